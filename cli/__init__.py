@@ -1,0 +1,1 @@
+"""The command ``bertpool``: options, progress, messages, exit codes."""

@@ -1,0 +1,75 @@
+"""Run the command: signals, and the one place where errors are shown and become exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+import typer
+from bertpool.cli.app import app
+from bertpool.cli.messages import show_error
+from bertpool.errors import BertpoolError, Interrupted
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
+
+
+def main() -> None:
+    """Run ``bertpool`` with the arguments of this process and exit with its code."""
+    for number in SIGNALS:
+        _interrupt_on(number)
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command and return its exit code.
+
+    Whatever isn't a ``BertpoolError`` is a bug and keeps its traceback.
+    """
+    try:
+        return app(arguments, standalone_mode=False) or 0
+    except BertpoolError as error:
+        show_error(str(error))
+        return error.exit_code
+    except typer.TyperException as error:
+        show_error(f"{error.format_message()} (see bertpool --help)")
+        return error.exit_code
+    except Interrupted as interrupted:
+        return _end_interrupted(interrupted)
+
+
+def _interrupt_on(number: int) -> None:
+    """Make a signal end the run the way an error does, unless it is ignored (as under nohup)."""
+    if number != signal.SIGPIPE and signal.getsignal(number) == signal.SIG_IGN:
+        return
+    signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    if number == signal.SIGPIPE and not _reader_gone():
+        return  # a network connection broke, which its own library handles
+    for other in SIGNALS:
+        signal.signal(other, signal.SIG_IGN)  # cleaning up is quick and must not be cut short
+    raise Interrupted(number)
+
+
+def _reader_gone() -> bool:
+    """Tell whether nobody reads stdout or stderr any more."""
+    import select
+
+    poll = select.poll()
+    for descriptor in (1, 2):
+        poll.register(descriptor, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+def _end_interrupted(interrupted: Interrupted) -> int:
+    if interrupted.exit_code == 128 + signal.SIGPIPE:
+        # What is still buffered has no reader: let the interpreter flush it into nothing.
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        for descriptor in (1, 2):
+            os.dup2(nothing, descriptor)
+    else:
+        show_error(f"interrupted by {interrupted}; no vectors were written")
+    return interrupted.exit_code

@@ -1,0 +1,60 @@
+"""What stderr shows: notes, errors, the summary. Text from users is never read as markup."""
+
+from __future__ import annotations
+
+import logging
+
+from bertpool.report import Report
+from rich.console import Console
+from rich.text import Text
+
+# No wrapping: a path that is broken in two can't be copied.
+stderr = Console(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+def show(label: str, style: str, message: str) -> None:
+    """Show one line; control characters in it (a file name can hold any) are escaped."""
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
+    stderr.print(Text.assemble((label, style), line))
+
+
+def show_error(message: str) -> None:
+    """Show why the run ends."""
+    show("error: ", "bold red", message)
+
+
+class NoteHandler(logging.Handler):
+    """Shows log records of bertpool and of the libraries it runs."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show one record: information bare, warnings as notes."""
+        is_note = record.levelno >= logging.WARNING
+        show("note: " if is_note else "", "yellow", record.getMessage())
+
+
+def start_logging(*, quiet: bool, verbose: bool) -> None:
+    """Send bertpool's log to stderr; the libraries' warnings only when ``verbose``."""
+    handler = NoteHandler()
+    own = logging.getLogger("bertpool")
+    own.handlers, own.propagate = [handler], False
+    own.setLevel(logging.ERROR if quiet else logging.DEBUG if verbose else logging.INFO)
+    logging.captureWarnings(True)
+    libraries = logging.getLogger()
+    libraries.handlers = [handler]
+    libraries.setLevel(logging.WARNING if verbose and not quiet else logging.CRITICAL)
+
+
+def show_summary(report: Report) -> None:
+    """Say in one line what was made, how fast, and where it is."""
+    facts = [f"{report.tokens:,} tokens"]
+    if report.truncated:
+        of = f"{report.truncated:,} of {report.rows:,} rows"
+        facts.append(f"{of} truncated at {report.max_length} tokens")
+    if report.blank:
+        facts.append(f"{report.blank:,} blank")
+    show(
+        f"{report.output}: ",
+        "bold",
+        f"{report.rows:,} rows of {report.dimensions} {report.output_dtype}; {', '.join(facts)}; "
+        f"{report.seconds['total']:.1f} s, {report.rows_per_second:,.0f} rows/s",
+    )

@@ -1,0 +1,34 @@
+"""Batches: texts of similar length together, within a budget of token slots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+DEFAULT_BATCH_TOKENS = 4096  # token slots; what a last-level cache of some 32 MiB likes
+
+
+def make_batches(
+    lengths: Sequence[int], batch_tokens: int, *, mixed_lengths: bool = True
+) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield the indices of each batch, longest texts first, equal lengths in input order.
+
+    A batch's slots (texts times the longest of them) stay within ``batch_tokens``; a longer text is
+    a batch of its own. Without ``mixed_lengths`` every batch holds one length, and no padding.
+
+    >>> [batch.tolist() for batch in make_batches([3, 9, 4, 3], 9)]
+    [[1], [2, 0], [3]]
+    """
+    sizes = np.asarray(lengths, dtype=np.int64)
+    order = np.argsort(-sizes, kind="stable")
+    start = 0
+    while start < len(order):
+        longest = int(sizes[order[start]])
+        end = start + max(1, batch_tokens // max(1, longest))
+        batch = order[start:end]
+        if not mixed_lengths:
+            batch = batch[sizes[batch] == longest]
+        yield batch
+        start += len(batch)

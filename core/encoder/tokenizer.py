@@ -1,0 +1,211 @@
+"""Texts -> token ids, exactly as the model's own tokenizer reads them, truncation counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from bertpool.encoder.checkpoint import Checkpoint
+from bertpool.encoder.limits import LengthLimit
+from bertpool.encoder.recipe import Reading
+from bertpool.errors import ModelError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Ids = list[int]
+Encode = Callable[[list[str]], list[tuple[Ids, "Ids | None"]]]
+PROBE = "a b"  # any text: it shows how many special tokens stand on either side
+
+
+@dataclass(frozen=True)
+class TokenizedText:
+    """One text as the model reads it.
+
+    Attributes:
+        input_ids: ids after truncation, specials included.
+        token_type_ids: segment ids, where the tokenizer emits them.
+        n_tokens: how many tokens the whole text has, specials included.
+        excluded: ``(tokens)`` bool, tokens left out of the pooling; None for none.
+    """
+
+    input_ids: Ids
+    token_type_ids: Ids | None
+    n_tokens: int
+    excluded: npt.NDArray[np.bool_] | None = None
+
+    @property
+    def truncated(self) -> bool:
+        """Tell whether tokens were cut off."""
+        return self.n_tokens > len(self.input_ids)
+
+
+@dataclass(frozen=True)
+class Specials:
+    """How many special tokens the tokenizer puts before and after a text."""
+
+    before: int
+    after: int
+
+
+class Tokenizer:
+    """Tokenizes batches of texts without padding, and truncates between the special tokens.
+
+    Args:
+        encode: texts -> their ids and token type ids (None where not emitted), never truncated.
+        reading: what is done to a text before, and which of its tokens are pooled.
+        limit: the length limit, specials included.
+        specials: special tokens on either side of a text.
+        special_ids: ids of special tokens, the unknown token not among them: it stands for a word.
+        pad_id: the id to fill with.
+        unknown_id: the id of the unknown token, if there is one.
+        truncate_left: cut tokens from the text's start instead of its end.
+    """
+
+    def __init__(
+        self,
+        encode: Encode,
+        *,
+        reading: Reading,
+        limit: LengthLimit,
+        specials: Specials,
+        special_ids: frozenset[int],
+        pad_id: int,
+        unknown_id: int | None,
+        truncate_left: bool = False,
+    ) -> None:
+        _check_room(limit, specials)
+        self._encode = encode
+        self._reading = reading
+        self._specials = specials
+        self._truncate_left = truncate_left
+        self.limit = limit
+        self.special_ids = special_ids
+        self.pad_id = pad_id
+        self.unknown_id = unknown_id
+        self._excluded_prefix = 0 if reading.include_prompt else self._prompt_length()
+
+    def encode(self, texts: Sequence[str]) -> list[TokenizedText]:
+        """Tokenize texts, in order, each after the prompt."""
+        prompted = [self._reading.prompt + text for text in texts]
+        if self._reading.lower_case:
+            prompted = [text.lower() for text in prompted]
+        return [self._tokenized(ids, types) for ids, types in self._encode(prompted)]
+
+    def _tokenized(self, ids: Ids, types: Ids | None) -> TokenizedText:
+        kept = self._cut(ids)
+        kept_types = None if types is None else self._cut(types)
+        return TokenizedText(kept, kept_types, len(ids), self._excluded(kept))
+
+    def _excluded(self, ids: Ids) -> npt.NDArray[np.bool_] | None:
+        if not (self._reading.exclude_special or self._excluded_prefix):
+            return None
+        excluded = np.arange(len(ids)) < self._excluded_prefix
+        if self._reading.exclude_special:
+            excluded |= np.isin(ids, list(self.special_ids))
+        return excluded
+
+    def _prompt_length(self) -> int:
+        """Count the tokens that the prompt and the specials before it take up."""
+        if not self._reading.prompt:
+            return 0
+        ids, _ = self._encode([self._reading.prompt])[0]
+        return len(ids) - self._specials.after
+
+    def unknown_only(self, text: TokenizedText) -> bool:
+        """Tell whether all that the model sees of a text is the unknown token."""
+        words = [i for i in text.input_ids if i not in self.special_ids]
+        return bool(words) and all(i == self.unknown_id for i in words)
+
+    def _cut(self, ids: Ids) -> Ids:
+        excess = len(ids) - self.limit.tokens
+        if excess <= 0:
+            return ids
+        if self._truncate_left:
+            before = self._specials.before
+            return ids[:before] + ids[before + excess :]
+        end = len(ids) - self._specials.after
+        return ids[: end - excess] + ids[end:]
+
+
+def load_tokenizer(checkpoint: Checkpoint, limit: LengthLimit, reading: Reading) -> Tokenizer:
+    """Load the checkpoint's own tokenizer through transformers.
+
+    Padding and truncation baked into ``tokenizer.json`` are reset.
+
+    Raises:
+        ModelError: there is no tokenizer, it needs code from the repository, or ``limit`` leaves no
+            room for a token.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        own: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            checkpoint.directory, local_files_only=True, trust_remote_code=False
+        )
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise ModelError(f"the tokenizer of {checkpoint.name} can't be loaded: {reason}") from error
+    encode = _fast_encode(own) if own.is_fast else _slow_encode(own)
+    unknown: int | None = own.unk_token_id
+    pad: int | None = own.pad_token_id
+    return Tokenizer(
+        encode,
+        reading=reading,
+        limit=limit,
+        specials=_count_specials(own, encode),
+        special_ids=frozenset(own.all_special_ids) - {unknown},
+        pad_id=pad if pad is not None else (checkpoint.config.get("pad_token_id") or 0),
+        unknown_id=unknown,
+        truncate_left=own.truncation_side == "left",
+    )
+
+
+def _fast_encode(
+    own: PreTrainedTokenizerBase,
+) -> Encode:
+    backend = own.backend_tokenizer
+    backend.no_padding()
+    backend.no_truncation()
+    emits_types = "token_type_ids" in own.model_input_names
+
+    def encode(texts: list[str]) -> list[tuple[Ids, Ids | None]]:
+        encodings = backend.encode_batch_fast(texts)
+        return [(e.ids, e.type_ids if emits_types else None) for e in encodings]
+
+    return encode
+
+
+def _slow_encode(
+    own: PreTrainedTokenizerBase,
+) -> Encode:
+    def encode(texts: list[str]) -> list[tuple[Ids, Ids | None]]:
+        if not texts:
+            return []
+        batch = own(texts, padding=False, truncation=False)
+        types = batch.get("token_type_ids") or [None] * len(texts)
+        return list(zip(batch["input_ids"], types, strict=True))
+
+    return encode
+
+
+def _count_specials(own: PreTrainedTokenizerBase, encode: Encode) -> Specials:
+    """Find the probe's bare ids inside its ids with specials."""
+    whole, _ = encode([PROBE])[0]
+    bare: Ids = own(PROBE, add_special_tokens=False)["input_ids"]
+    extra = len(whole) - len(bare)
+    before = next((i for i in range(extra + 1) if whole[i : i + len(bare)] == bare), extra)
+    return Specials(before, extra - before)
+
+
+def _check_room(limit: LengthLimit, specials: Specials) -> None:
+    least = specials.before + specials.after + 1
+    if limit.tokens < least:
+        raise ModelError(
+            f"a limit of {limit.tokens} tokens ({limit.origin}) leaves no room for a token of the "
+            f"text beside {least - 1} special ones; give --max-length {least} or more",
+            usage=limit.origin == "--max-length",
+        )

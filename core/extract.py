@@ -1,0 +1,402 @@
+"""The pipeline: inputs -> texts -> tokens -> vectors -> file.
+
+One text's way: ``corpus`` reads it and gives it a row; a window of texts goes to the ``embedder``,
+which tokenizes them, sorts them into batches, runs the ``encoder``, pools each batch and puts the
+vectors back in order; ``output`` appends the window to a file that appears when all is done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+import numpy as np
+from bertpool.corpus import Blank, Corpus, Window
+from bertpool.corpus.inputs import check_inputs
+from bertpool.encoder.batches import DEFAULT_BATCH_TOKENS
+from bertpool.encoder.checkpoint import Checkpoint, find_checkpoint
+from bertpool.encoder.device import Dtype, check_device_name
+from bertpool.encoder.limits import LengthLimit, length_limit
+from bertpool.encoder.recipe import Reading, Recipe, check_strategy, make_recipe
+from bertpool.encoder.threads import default_threads
+from bertpool.errors import BertpoolError, CorpusError, ModelError
+from bertpool.output.destination import Destination, OutputFile, find_destination, open_output
+from bertpool.output.provenance import Settings, provenance_json
+from bertpool.output.rows import Layout, OutputDtype, Rows
+from bertpool.report import Report, peak_memory_bytes
+
+if TYPE_CHECKING:
+    from bertpool.embedder import Embedded, Embedder
+
+_log = logging.getLogger("bertpool")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is; ``share`` of the input's bytes, or None where their number is unknown."""
+
+    rows: int
+    tokens: int
+    share: float | None
+
+
+OnProgress = Callable[[Progress], None]
+
+
+def _ignore(progress: Progress) -> None:
+    """Take progress and do nothing with it."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run, decided and checked before a model is loaded."""
+
+    inputs: Sequence[str]
+    destination: Destination
+    checkpoint: Checkpoint
+    recipe: Recipe
+    reading: Reading
+    limit: LengthLimit
+    encoding: str
+    blank: Blank
+    text: bool
+    device: str
+    dtype: Dtype
+    output_dtype: OutputDtype
+    threads: int
+    batch_tokens: int
+
+    @property
+    def layout(self) -> Layout:
+        """Describe the output's columns: lines are named where rows don't number them."""
+        several = len(self.inputs) > 1
+        return Layout(
+            columns=tuple(self.recipe.columns),
+            width=self.recipe.width,
+            dtype=self.output_dtype,
+            text=self.text,
+            source=several,
+            line=several or self.blank == "skip",
+        )
+
+
+@dataclass
+class Tally:
+    """Counts of a run so far."""
+
+    rows: int = 0
+    tokens: int = 0
+    truncated: int = 0
+    unknown_only: int = 0
+    zero: int = 0
+    seconds: dict[str, float] = field(
+        default_factory=lambda: {"read": 0.0, "load": 0.0, "embed": 0.0, "write": 0.0}
+    )
+
+    def add(self, embedded: Embedded) -> None:
+        """Count a window."""
+        self.rows += len(embedded.n_tokens)
+        self.tokens += int(embedded.encoded_tokens.sum())
+        self.truncated += int(embedded.truncated.sum())
+        self.unknown_only += int(embedded.unknown_only.sum())
+        self.zero += int(embedded.zero.sum())
+
+    @contextlib.contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Add the time that a block takes to a stage."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[stage] += time.perf_counter() - start
+
+
+def extract(
+    inputs: Sequence[str],
+    *,
+    model: str | None = None,
+    revision: str | None = None,
+    offline: bool = False,
+    strategy: str = "auto",
+    exclude_special: bool = False,
+    max_length: int | None = None,
+    prompt: str | None = None,
+    normalize: bool | None = None,
+    dimensions: int | None = None,
+    output_dtype: OutputDtype = "float32",
+    device: str = "auto",
+    dtype: Dtype = "float32",
+    threads: int | None = None,
+    batch_tokens: int | None = None,
+    encoding: str = "utf-8",
+    blank: Blank = "keep",
+    output: str | None = None,
+    force: bool = False,
+    text: bool = True,
+    on_progress: OnProgress = _ignore,
+) -> Report:
+    """Read texts, embed them and write their vectors: what ``bertpool embed`` does.
+
+    Args:
+        inputs: files of lines, or ``-`` for stdin.
+        model: directory or hub id; None is ``sentence-transformers/all-MiniLM-L6-v2``.
+        revision: branch, tag or commit of a hub model.
+        offline: never reach for the network.
+        strategy: ``auto`` (what the checkpoint declares) or a key of ``STRATEGIES``.
+        exclude_special: pool without special tokens, except in texts that have no others.
+        max_length: tokens kept of a text, specials included; None is the checkpoint's limit.
+        prompt: put before every text; None is the declared one under ``auto``, else none.
+        normalize: scale vectors to unit length; None is what is declared under ``auto``, else no.
+        dimensions: keep so many leading dimensions, before normalization.
+        output_dtype: of the vectors in the file.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+        dtype: of weights and hidden states; pooling sums in float32 whatever it is.
+        threads: CPU threads; None is ``OMP_NUM_THREADS``, else the cores this process may use.
+        batch_tokens: token slots in a batch.
+        encoding: of the inputs.
+        blank: what to do with blank texts.
+        output: ``.parquet`` or ``.npy``; None is the input's name with ``.parquet``.
+        force: replace an existing output.
+        text: keep the texts in the output (Parquet).
+        on_progress: called after each batch.
+
+    Raises:
+        BertpoolError: a subclass says what is wrong; nothing is left at the output path.
+    """
+    check_inputs(inputs)
+    check_strategy(strategy)
+    check_device_name(device)
+    _check_encoding(encoding)
+    _check_positive(threads=threads, batch_tokens=batch_tokens)
+    destination = find_destination(output, inputs, force=force)
+    checkpoint = find_checkpoint(model, revision=revision, offline=offline)
+    recipe, reading = make_recipe(
+        checkpoint,
+        strategy=strategy,
+        exclude_special=exclude_special,
+        prompt=prompt,
+        normalize=normalize,
+        dimensions=dimensions,
+    )
+    plan = Plan(
+        inputs=inputs,
+        destination=destination,
+        checkpoint=checkpoint,
+        recipe=recipe,
+        reading=reading,
+        limit=length_limit(checkpoint, max_length),
+        encoding=encoding,
+        blank=blank,
+        text=text,
+        device=device,
+        dtype=dtype,
+        output_dtype=output_dtype,
+        threads=threads or default_threads(),
+        batch_tokens=batch_tokens or DEFAULT_BATCH_TOKENS,
+    )
+    return _Run(plan, on_progress).execute()
+
+
+def _check_encoding(encoding: str) -> None:
+    try:
+        "".encode(encoding)
+    except (LookupError, ValueError) as error:
+        raise CorpusError(f"--encoding {encoding}: no such text encoding", usage=True) from error
+
+
+def _check_positive(**options: int | None) -> None:
+    for name, value in options.items():
+        if value is not None and value < 1:
+            option = name.replace("_", "-")
+            raise BertpoolError(f"--{option} {value}: give 1 or more", usage=True)
+
+
+class _Run:
+    """One run of a plan: load, embed window after window, put the finished file in place."""
+
+    def __init__(self, plan: Plan, on_progress: OnProgress) -> None:
+        self._plan = plan
+        self._on_progress = on_progress
+        self._started = time.perf_counter()
+        self._tally = Tally()
+        self._corpus = Corpus(plan.inputs, encoding=plan.encoding, blank=plan.blank)
+        self._input_bytes = self._corpus.size
+        self._position = 0  # bytes of the inputs that are embedded
+
+    def execute(self) -> Report:
+        windows = self._windows()
+        # Read first: what can't be decoded near the start shows before seconds of loading.
+        first = list(itertools.islice(windows, 1))
+        plan = self._plan
+        with (
+            ThreadPoolExecutor(max_workers=1) as hashing,
+            open_output(plan.destination, plan.layout) as output,
+        ):
+            settings = hashing.submit(_settings, plan)  # beside the loading: hashing takes no GIL
+            with self._tally.timed("load"):
+                embedder = _load(plan)
+            for window in itertools.chain(first, windows):
+                self._write(window, self._embed(window, embedder), output)
+            with self._tally.timed("write"):
+                identities = self._corpus.identities
+                output.commit(provenance_json(settings.result(), identities, self._tally.rows))
+        self._note_results()
+        return self._report(embedder, settings.result())
+
+    def _windows(self) -> Iterator[Window]:
+        windows = self._corpus.windows()
+        while True:
+            with self._tally.timed("read"):
+                window = next(windows, None)
+            if window is None:
+                return
+            yield window
+
+    def _embed(self, window: Window, embedder: Embedder) -> Embedded:
+        """Embed a window and count it.
+
+        Raises:
+            ModelError: a vector holds NaN or infinity.
+        """
+        texts = [text.text for text in window.texts]
+        with self._tally.timed("embed"):
+            embedded = embedder.embed(texts, on_batch=self._batch_progress(window))
+        if not embedded.finite.all():
+            bad = window.texts[int(np.argmin(embedded.finite))]
+            raise ModelError(
+                f"row {bad.row} ({bad.source}:{bad.line}): the vector isn't finite under --dtype "
+                f"{self._plan.dtype}; nothing was written"
+            )
+        self._tally.add(embedded)
+        self._position = window.bytes_read
+        return embedded
+
+    def _batch_progress(self, window: Window) -> Callable[[int, int], None]:
+        """Turn batches into progress, taking the window's bytes to be spread evenly over it."""
+        rows, tokens, done = self._tally.rows, self._tally.tokens, 0
+        before, behind = self._position, window.bytes_read - self._position
+
+        def on_batch(batch_rows: int, batch_tokens: int) -> None:
+            nonlocal done, tokens
+            done += batch_rows
+            tokens += batch_tokens
+            share = None
+            if self._input_bytes:
+                share = (before + behind * done / len(window.texts)) / self._input_bytes
+            self._on_progress(Progress(rows + done, tokens, share))
+
+        return on_batch
+
+    def _write(self, window: Window, embedded: Embedded, output: OutputFile) -> None:
+        dtype = np.dtype(self._plan.output_dtype)
+        rows = Rows(
+            ids=np.array([text.row for text in window.texts], dtype=np.int64),
+            texts=[text.text for text in window.texts],
+            sources=[text.source for text in window.texts],
+            lines=np.array([text.line for text in window.texts], dtype=np.int64),
+            n_tokens=embedded.n_tokens,
+            truncated=embedded.truncated,
+            vectors={name: vectors.astype(dtype) for name, vectors in embedded.vectors.items()},
+        )
+        with self._tally.timed("write"):
+            output.write(rows)
+
+    def _note_results(self) -> None:
+        """Say what is odd about the rows, once each."""
+        rows, tally = self._tally.rows, self._tally
+        notes = (
+            (rows == 0, "the input holds no text: the output is empty"),
+            (tally.unknown_only, f"{tally.unknown_only} of {rows} rows are all unknown tokens"),
+            (tally.zero, f"{tally.zero} of {rows} rows have a zero vector"),
+        )
+        for happened, note in notes:
+            if happened:
+                _log.warning(note)
+
+    def _report(self, embedder: Embedder, settings: Settings) -> Report:
+        seconds = time.perf_counter() - self._started
+        plan, tally = self._plan, self._tally
+        embedding = tally.seconds["embed"] or 1.0
+        slots = embedder.encoder.slots
+        return Report(
+            output=str(plan.destination.path),
+            output_bytes=plan.destination.path.stat().st_size,
+            rows=tally.rows,
+            dimensions=plan.recipe.width,
+            strategies=plan.recipe.strategies,
+            tokens=tally.tokens,
+            padding_share=1 - tally.tokens / slots if slots else 0.0,
+            blank=self._corpus.blank,
+            truncated=tally.truncated,
+            unknown_only=tally.unknown_only,
+            zero=tally.zero,
+            max_length=plan.limit.tokens,
+            model=plan.checkpoint.name,
+            device=str(embedder.encoder.device),
+            dtype=plan.dtype,
+            output_dtype=plan.output_dtype,
+            threads=plan.threads,
+            seconds={**tally.seconds, "total": seconds},
+            rows_per_second=tally.rows / embedding,
+            tokens_per_second=tally.tokens / embedding,
+            peak_memory_bytes=peak_memory_bytes(),
+            fingerprint=settings.fingerprint(),
+        )
+
+
+def _load(plan: Plan) -> Embedder:
+    # Here, not at the top: torch and transformers take seconds, and every check above none.
+    import torch
+    from bertpool.embedder import load_embedder
+    from bertpool.encoder.device import find_device
+
+    torch.set_num_threads(plan.threads)
+    device = find_device(plan.device, plan.dtype)
+    _log.info(
+        "%s: %s, at most %d tokens (%s), %s on %s, %d threads",
+        plan.checkpoint.name,
+        plan.recipe.describe(),
+        plan.limit.tokens,
+        plan.limit.origin,
+        plan.dtype,
+        device,
+        plan.threads,
+    )
+    return load_embedder(
+        plan.checkpoint,
+        plan.recipe,
+        plan.reading,
+        limit=plan.limit,
+        device=device,
+        dtype=plan.dtype,
+        batch_tokens=plan.batch_tokens,
+    )
+
+
+def _settings(plan: Plan) -> Settings:
+    checkpoint, recipe = plan.checkpoint, plan.recipe
+    return Settings(
+        bertpool_version=metadata.version("bertpool"),
+        model=checkpoint.name,
+        revision=checkpoint.revision,
+        weights_sha256=checkpoint.weights_sha256(),
+        tokenizer_sha256=checkpoint.tokenizer_sha256(),
+        strategies=recipe.strategies,
+        layers=(-1,),
+        exclude_special=plan.reading.exclude_special,
+        max_length=plan.limit.tokens,
+        prompt=plan.reading.prompt,
+        normalize=recipe.normalize,
+        dimensions=recipe.width,
+        dtype=plan.dtype,
+        output_dtype=plan.output_dtype,
+        encoding=plan.encoding,
+        blank=plan.blank,
+    )

@@ -1,0 +1,1 @@
+"""Vectors -> files: formats, provenance, and where they may be written."""

@@ -1,0 +1,54 @@
+"""What made a file: enough to make it again, and nothing that changes between equal runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from bertpool.corpus.inputs import InputIdentity
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that decides the vectors of given texts. No time, host or absolute path."""
+
+    bertpool_version: str
+    model: str
+    revision: str | None
+    weights_sha256: str
+    tokenizer_sha256: str
+    strategies: tuple[str, ...]
+    layers: tuple[int, ...]
+    exclude_special: bool
+    max_length: int
+    prompt: str
+    normalize: bool
+    dimensions: int
+    dtype: str
+    output_dtype: str
+    encoding: str
+    blank: str
+
+    def fingerprint(self) -> str:
+        """Hash the settings; equal fingerprints mean comparable vectors."""
+        return hashlib.sha256(_canonical(asdict(self)).encode()).hexdigest()
+
+
+def provenance_json(settings: Settings, inputs: Sequence[InputIdentity], rows: int) -> str:
+    """Write provenance as JSON with sorted keys."""
+    content = {
+        "format_version": FORMAT_VERSION,
+        "fingerprint": settings.fingerprint(),
+        "inputs": [asdict(one) for one in inputs],
+        "rows": rows,
+        **asdict(settings),
+    }
+    return _canonical(content)
+
+
+def _canonical(content: object) -> str:
+    return json.dumps(content, sort_keys=True, ensure_ascii=False)

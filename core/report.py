@@ -1,0 +1,63 @@
+"""What a run did: counted, timed, and said."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bertpool.digest import file_sha256
+
+
+@dataclass(frozen=True)
+class Report:
+    """Facts of one finished run; field names are the keys of ``--report``.
+
+    Attributes:
+        rows: texts written.
+        tokens: tokens that the model saw.
+        padding_share: share of the model's token slots that held padding.
+        blank: blank texts, kept or skipped.
+        truncated: rows that lost tokens to ``max_length``.
+        unknown_only: rows of which the model sees the unknown token only.
+        zero: rows whose vector is zero.
+        seconds: wall-clock seconds by stage, and of the whole run.
+        peak_memory_bytes: of this process.
+        fingerprint: of the settings, as in the file's own metadata.
+    """
+
+    output: str
+    output_bytes: int
+    rows: int
+    dimensions: int
+    strategies: tuple[str, ...]
+    tokens: int
+    padding_share: float
+    blank: int
+    truncated: int
+    unknown_only: int
+    zero: int
+    max_length: int
+    model: str
+    device: str
+    dtype: str
+    output_dtype: str
+    threads: int
+    seconds: dict[str, float]
+    rows_per_second: float
+    tokens_per_second: float
+    peak_memory_bytes: int
+    fingerprint: str
+
+    def to_json(self) -> str:
+        """Write the report as indented JSON, with the output's sha256 (the file is read for it)."""
+        content = {**asdict(self), "output_sha256": file_sha256(Path(self.output))}
+        return json.dumps(content, indent=2, ensure_ascii=False)
+
+
+def peak_memory_bytes() -> int:
+    """Return the most memory this process ever held, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

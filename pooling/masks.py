@@ -1,0 +1,40 @@
+"""Masks: which tokens are real (R), which are pooled (S)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def pooled_mask(attention_mask: Tensor, excluded: Tensor) -> Tensor:
+    """Leave tokens out of the pooling, except where that would leave nothing: S = R there.
+
+    Args:
+        attention_mask: ``(batch, tokens)`` bool, the real tokens R.
+        excluded: ``(batch, tokens)`` bool, tokens to leave out.
+
+    Returns:
+        ``(batch, tokens)`` bool, the pooled tokens S.
+    """
+    kept = attention_mask & ~excluded
+    nothing_left = ~kept.any(dim=1, keepdim=True)
+    return kept | (attention_mask & nothing_left)
+
+
+def select(hidden_states: Tensor, mask: Tensor) -> Tensor:
+    """Return float32 token vectors with everything outside the mask replaced by zero.
+
+    Replaced, not multiplied: NaN or infinity in padding times 0 would be NaN.
+
+    Args:
+        hidden_states: ``(batch, tokens, hidden)``.
+        mask: ``(batch, tokens)`` bool.
+    """
+    return hidden_states.float().masked_fill(~mask.unsqueeze(-1), 0.0)
+
+
+def count(mask: Tensor) -> Tensor:
+    """Count the masked tokens of each text, ``(batch, 1)`` float32, at least 1 (for a division)."""
+    return mask.sum(dim=1, keepdim=True).float().clamp_min(1.0)

@@ -1,0 +1,145 @@
+"""Pooling strategies: token vectors -> one vector a text.
+
+A strategy is one function below and one row of ``STRATEGIES``; the command line, the Python API,
+the help and the tests read the table. The functions call tensor methods only, so that the table can
+be read without importing torch.
+
+Notation: ``h_t`` the token vectors, ``R`` the real tokens, ``S`` the pooled ones among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from bertpool.pooling.masks import count, select
+from bertpool.pooling.token_embeddings import TokenEmbeddings
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+AUTO = "auto"
+
+
+def cls(tokens: TokenEmbeddings) -> Tensor:
+    """Take the vector at the first real position, ``(batch, hidden)``.
+
+    Not index 0: padding may stand on the left.
+
+    Source: Devlin et al. 2019, BERT, section 3.
+    """
+    first = tokens.attention_mask.int().argmax(dim=1)
+    return _at(tokens, first)
+
+
+def last(tokens: TokenEmbeddings) -> Tensor:
+    """Take the vector at the last real position, ``(batch, hidden)``: for causal models.
+
+    Source: Neelakantan et al. 2022, Text and Code Embeddings by Contrastive Pre-Training, 2.1.
+    """
+    from_end = tokens.attention_mask.flip(1).int().argmax(dim=1)
+    return _at(tokens, tokens.attention_mask.shape[1] - 1 - from_end)
+
+
+def pooler(tokens: TokenEmbeddings) -> Tensor:
+    """Take the checkpoint's own pooler, ``tanh(W h_c + b)``, ``(batch, hidden)``.
+
+    Raises:
+        ValueError: the encoder gave no pooler output.
+
+    Source: Devlin et al. 2019, BERT, section 3 (trained with next-sentence prediction).
+    """
+    if tokens.pooler_output is None:
+        raise ValueError("the encoder gave no pooler output")
+    return tokens.pooler_output.float()
+
+
+def mean(tokens: TokenEmbeddings) -> Tensor:
+    """Average over S, ``(batch, hidden)``.
+
+    Source: Reimers and Gurevych 2019, Sentence-BERT, section 3.
+    """
+    return select(tokens.hidden_states, tokens.pooled_mask).sum(dim=1) / count(tokens.pooled_mask)
+
+
+def mean_sqrt_len(tokens: TokenEmbeddings) -> Tensor:
+    """Sum over S divided by the square root of its size, ``(batch, hidden)``.
+
+    Source: Arora et al. and DAN-style encoders (Cer et al. 2018, Universal Sentence Encoder, 3.1).
+    """
+    summed = select(tokens.hidden_states, tokens.pooled_mask).sum(dim=1)
+    return summed / count(tokens.pooled_mask).sqrt()
+
+
+def weighted_mean(tokens: TokenEmbeddings) -> Tensor:
+    """Average over S with weights 1, 2, 3, ... along it, ``(batch, hidden)``.
+
+    Source: Muennighoff 2022, SGPT, section 3.
+    """
+    return _weighted(tokens, tokens.pooled_mask.cumsum(dim=1).float())
+
+
+def max(tokens: TokenEmbeddings) -> Tensor:
+    """Take the largest value of each dimension over S, ``(batch, hidden)``.
+
+    Source: Reimers and Gurevych 2019, Sentence-BERT, section 3.
+    """
+    outside = ~tokens.pooled_mask.unsqueeze(-1)
+    largest = tokens.hidden_states.float().masked_fill(outside, float("-inf")).amax(dim=1)
+    # A text without any token has no largest value: zeros, as for the sums.
+    return largest.masked_fill(~tokens.pooled_mask.any(dim=1, keepdim=True), 0.0)
+
+
+def attention(tokens: TokenEmbeddings) -> Tensor:
+    """Average over S, weighted by the attention each token receives in the last layer run.
+
+    Raises:
+        ValueError: the encoder gave no attention weights.
+
+    Source: attention received as importance, Clark et al. 2019, What Does BERT Look At?, section 3.
+    """
+    if tokens.attention_received is None:
+        raise ValueError("the encoder gave no attention weights")
+    return _weighted(tokens, tokens.attention_received)
+
+
+def _at(tokens: TokenEmbeddings, position: Tensor) -> Tensor:
+    hidden_size = tokens.hidden_states.shape[2]
+    index = position[:, None, None].expand(-1, 1, hidden_size)
+    return tokens.hidden_states.gather(1, index).squeeze(1).float()
+
+
+def _weighted(tokens: TokenEmbeddings, weights: Tensor) -> Tensor:
+    """Average over S with weights ``(batch, tokens)`` that are renormalised there."""
+    within = weights.masked_fill(~tokens.pooled_mask, 0.0)
+    total = within.sum(dim=1, keepdim=True)
+    shares = within / total.masked_fill(total == 0.0, 1.0)
+    summed: Tensor = (select(tokens.hidden_states, tokens.pooled_mask) * shares[..., None]).sum(1)
+    return summed
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A row of the table: the function, what it needs beside token vectors, and its definition."""
+
+    pool: Callable[[TokenEmbeddings], Tensor]
+    definition: str
+    needs: Literal["pooler", "attention"] | None = None
+
+
+STRATEGIES = {
+    "cls": Strategy(cls, "the vector of the first token"),
+    "pooler": Strategy(pooler, "tanh(W h + b) of the first token, trained weights", needs="pooler"),
+    "mean": Strategy(mean, "average of the tokens"),
+    "max": Strategy(max, "largest value of each dimension"),
+    "attention": Strategy(attention, "average weighted by attention received", needs="attention"),
+    "mean_sqrt_len": Strategy(mean_sqrt_len, "sum over the square root of the token count"),
+    "weighted_mean": Strategy(weighted_mean, "average weighted 1, 2, 3, ... along the text"),
+    "last": Strategy(last, "the vector of the last token"),
+}
+
+
+def pool(tokens: TokenEmbeddings, strategies: tuple[str, ...]) -> dict[str, Tensor]:
+    """Pool one batch by several strategies at once, each ``(batch, hidden)`` float32."""
+    return {name: STRATEGIES[name].pool(tokens) for name in strategies}
