@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: demo test check install-dev clean
+.PHONY: demo test check readme install-dev clean
 
 demo: $(VENV)
 	$(PIP) install -c constraints.txt .
@@ -18,6 +18,10 @@ check: install-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pyright
+
+# The generated parts of README.md.
+readme: install-dev
+	$(BIN)/python tests/readme.py
 
 # A strict editable install links the files that exist now: a new one needs a reinstall.
 install-dev: $(VENV)

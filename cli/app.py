@@ -70,7 +70,7 @@ def embed(
     from bertpool.cli.reports import check_report, write_report
     from bertpool.extract import extract
 
-    check_report(report, inputs or [], output)
+    check_report(report, inputs or [], output, force=force)
     with shown_progress(stderr, quiet=quiet) as on_progress:
         result = extract(
             inputs or [], encoding=encoding, blank=blank, model=model, revision=revision,

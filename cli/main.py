@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -28,13 +29,20 @@ def run(arguments: list[str]) -> int:
     Whatever isn't a ``BertpoolError`` is a bug and keeps its traceback.
     """
     try:
-        return app(arguments, standalone_mode=False) or 0
+        return app(arguments, prog_name="bertpool", standalone_mode=False) or 0
     except BertpoolError as error:
         show_error(str(error))
         return error.exit_code
     except typer.TyperException as error:
-        show_error(f"{error.format_message()} (see bertpool --help)")
+        # Without arguments the message is empty: the help was shown in its stead.
+        if message := error.format_message():
+            show_error(f"{message} (see bertpool --help)")
         return error.exit_code
+    except OSError as error:
+        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF):
+            raise
+        show_error(f"stdout: {error.strerror}")  # where --help or --version were to go
+        return 1
     except Interrupted as interrupted:
         return _end_interrupted(interrupted)
 

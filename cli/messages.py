@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 
 from bertpool.report import Report
 from rich.console import Console
@@ -12,10 +13,18 @@ from rich.text import Text
 stderr = Console(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
+# These libraries show their log themselves; how much of it, variables tell them.
+WITH_OWN_HANDLER = ("transformers", "huggingface_hub")
+VERBOSITY_VARIABLES = ("TRANSFORMERS_VERBOSITY", "HF_HUB_VERBOSITY")
+
+
 def show(label: str, style: str, message: str) -> None:
     """Show one line; control characters in it (a file name can hold any) are escaped."""
-    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
-    stderr.print(Text.assemble((label, style), line))
+    stderr.print(Text.assemble((_escaped(label), style), _escaped(message)))
+
+
+def _escaped(text: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def show_error(message: str) -> None:
@@ -34,14 +43,17 @@ class NoteHandler(logging.Handler):
 
 def start_logging(*, quiet: bool, verbose: bool) -> None:
     """Send bertpool's log to stderr; the libraries' warnings only when ``verbose``."""
-    handler = NoteHandler()
     own = logging.getLogger("bertpool")
-    own.handlers, own.propagate = [handler], False
+    own.handlers, own.propagate = [NoteHandler()], False
     own.setLevel(logging.ERROR if quiet else logging.DEBUG if verbose else logging.INFO)
+    heard = verbose and not quiet
     logging.captureWarnings(True)
-    libraries = logging.getLogger()
-    libraries.handlers = [handler]
-    libraries.setLevel(logging.WARNING if verbose and not quiet else logging.CRITICAL)
+    # On the handler, not the logger: records of other loggers pass a logger's level by.
+    libraries = NoteHandler(logging.WARNING if heard else logging.CRITICAL)
+    libraries.addFilter(lambda record: not record.name.startswith(WITH_OWN_HANDLER))
+    logging.getLogger().handlers = [libraries]
+    for variable in VERBOSITY_VARIABLES:
+        os.environ.setdefault(variable, "warning" if heard else "critical")
 
 
 def show_summary(report: Report) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import typer
+from bertpool.corpus.inputs import check_inputs
 from bertpool.errors import OutputError
-from bertpool.output.destination import check_target, write_atomic
+from bertpool.output.destination import check_target, find_destination, mapped_errors, write_atomic
 from bertpool.report import Report
 
 STDOUT = "-"
 
 
-def check_report(report: str | None, inputs: Sequence[str], output: str | None) -> None:
+def check_report(
+    report: str | None, inputs: Sequence[str], output: str | None, *, force: bool
+) -> None:
     """Check before the run that the report can be written; an older report is replaced.
 
     Raises:
@@ -21,7 +25,9 @@ def check_report(report: str | None, inputs: Sequence[str], output: str | None) 
     """
     if report is None or report == STDOUT:
         return
-    if output is not None and Path(report).resolve() == Path(output).resolve():
+    check_inputs(inputs)
+    destination = find_destination(output, inputs, force=force)
+    if os.path.realpath(report) in map(os.path.realpath, destination.files):
         raise OutputError(f"--report {report}: is the output", usage=True)
     check_target(Path(report), inputs, force=True)
 
@@ -29,6 +35,7 @@ def check_report(report: str | None, inputs: Sequence[str], output: str | None) 
 def write_report(report: str | None, result: Report) -> None:
     """Write the report to its file, or to stdout."""
     if report == STDOUT:
-        typer.echo(result.to_json())
+        with mapped_errors(Path("stdout")):
+            typer.echo(result.to_json())
     elif report is not None:
         write_atomic(Path(report), result.to_json() + "\n")

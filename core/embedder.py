@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from bertpool.encoder.checkpoint import Checkpoint
+from bertpool.encoder.declared import Dense, Normalize
 from bertpool.encoder.dense import load_dense
 from bertpool.encoder.device import Dtype
+from bertpool.encoder.encoder import Encoder
 from bertpool.encoder.limits import LengthLimit
-from bertpool.encoder.padded import PaddedEncoder, load_padded
-from bertpool.encoder.recipe import Reading, Recipe
+from bertpool.encoder.padded import load_padded
+from bertpool.encoder.recipe import Cut, Reading, Recipe, Stage
 from bertpool.encoder.tokenizer import TokenizedText, Tokenizer, load_tokenizer
+from bertpool.output.rows import finite_rows
 from bertpool.pooling import TokenEmbeddings, pool
 from bertpool.pooling.sentence_embedding import l2_normalize
 from torch import Tensor
@@ -36,6 +39,7 @@ class Embedded:
         truncated: ``(texts)`` bool.
         encoded_tokens: ``(texts)`` int32, tokens that the model saw.
         unknown_only: ``(texts)`` bool, texts of which the model sees the unknown token only.
+        slots: token slots that the batches took up, padding included.
     """
 
     vectors: dict[str, npt.NDArray[np.float32]]
@@ -43,14 +47,12 @@ class Embedded:
     truncated: npt.NDArray[np.bool_]
     encoded_tokens: npt.NDArray[np.int32]
     unknown_only: npt.NDArray[np.bool_]
+    slots: int
 
     @property
     def finite(self) -> npt.NDArray[np.bool_]:
         """Tell for each text whether its vectors hold no NaN and no infinity."""
-        finite = np.ones(len(self.n_tokens), dtype=bool)
-        for column in self.vectors.values():
-            finite &= np.isfinite(column).all(axis=1)
-        return finite
+        return finite_rows(self.vectors.values(), len(self.n_tokens))
 
     @property
     def zero(self) -> npt.NDArray[np.bool_]:
@@ -66,9 +68,9 @@ class Embedder:
     """A loaded model with a recipe: the same texts give the same vectors."""
 
     tokenizer: Tokenizer
-    encoder: PaddedEncoder
+    encoder: Encoder
     recipe: Recipe
-    dense: Sequence[Callable[[Tensor], Tensor]] = field(default_factory=tuple)
+    stages: Sequence[Callable[[Tensor], Tensor]] = ()
 
     def embed(self, texts: Sequence[str], *, on_batch: OnBatch = _ignore) -> Embedded:
         """Embed texts; one without any token (possible where a tokenizer adds none) gets zeros.
@@ -81,12 +83,15 @@ class Embedder:
         shape = (len(texts), self.recipe.width)
         vectors = {name: np.zeros(shape, dtype=np.float32) for name in self.recipe.columns}
         present = [i for i, text in enumerate(tokenized) if text.input_ids]
+        slots = 0
         on_batch(len(texts) - len(present), 0)
         for batch in self.encoder.batches([tokenized[i] for i in present]):
             rows = [present[i] for i in batch]
-            self._encode_batch([tokenized[i] for i in rows], rows, vectors)
-            on_batch(len(rows), sum(len(tokenized[i].input_ids) for i in rows))
-        return self._embedded(tokenized, vectors)
+            members = [tokenized[i] for i in rows]
+            slots += self.encoder.slots(members)
+            self._encode_batch(members, rows, vectors)
+            on_batch(len(rows), sum(len(text.input_ids) for text in members))
+        return self._embedded(tokenized, vectors, slots)
 
     def _encode_batch(
         self,
@@ -111,19 +116,26 @@ class Embedder:
         }
 
     def _finish(self, vectors: Tensor) -> Tensor:
-        for layer in self.dense:
-            vectors = layer(vectors)
-        vectors = vectors[:, : self.recipe.width]
-        return l2_normalize(vectors) if self.recipe.normalize else vectors
+        for stage in self.stages:
+            vectors = stage(vectors)
+        return vectors
 
     def _embedded(
-        self, tokenized: list[TokenizedText], vectors: dict[str, npt.NDArray[np.float32]]
+        self,
+        tokenized: list[TokenizedText],
+        vectors: dict[str, npt.NDArray[np.float32]],
+        slots: int,
     ) -> Embedded:
         n_tokens = np.array([text.n_tokens for text in tokenized], dtype=np.int32)
         encoded = np.array([len(text.input_ids) for text in tokenized], dtype=np.int32)
         unknown_only = [self.tokenizer.unknown_only(text) for text in tokenized]
         return Embedded(
-            vectors, n_tokens, n_tokens > encoded, encoded, np.array(unknown_only, dtype=bool)
+            vectors=vectors,
+            n_tokens=n_tokens,
+            truncated=n_tokens > encoded,
+            encoded_tokens=encoded,
+            unknown_only=np.array(unknown_only, dtype=bool),
+            slots=slots,
         )
 
 
@@ -152,5 +164,17 @@ def load_embedder(
         dtype=dtype,
         batch_tokens=batch_tokens,
     )
-    dense = [load_dense(checkpoint, layer, device) for layer in recipe.dense]
-    return Embedder(tokenizer, encoder, recipe, dense)
+    stages = [_load_stage(stage, checkpoint, device) for stage in recipe.stages]
+    return Embedder(tokenizer, encoder, recipe, stages)
+
+
+def _load_stage(
+    stage: Stage, checkpoint: Checkpoint, device: torch.device
+) -> Callable[[Tensor], Tensor]:
+    match stage:
+        case Normalize():
+            return l2_normalize
+        case Cut(dimensions):
+            return lambda vectors: vectors[:, :dimensions]
+        case Dense():
+            return load_dense(checkpoint, stage, device)

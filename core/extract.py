@@ -18,6 +18,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 from bertpool.corpus import Blank, Corpus, Window
 from bertpool.corpus.inputs import check_inputs
 from bertpool.encoder.batches import DEFAULT_BATCH_TOKENS
@@ -29,7 +30,7 @@ from bertpool.encoder.threads import default_threads
 from bertpool.errors import BertpoolError, CorpusError, ModelError
 from bertpool.output.destination import Destination, OutputFile, find_destination, open_output
 from bertpool.output.provenance import Settings, provenance_json
-from bertpool.output.rows import Layout, OutputDtype, Rows
+from bertpool.output.rows import Layout, OutputDtype, Rows, finite_rows
 from bertpool.report import Report, peak_memory_bytes
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class Tally:
     truncated: int = 0
     unknown_only: int = 0
     zero: int = 0
+    slots: int = 0
     seconds: dict[str, float] = field(
         default_factory=lambda: {"read": 0.0, "load": 0.0, "embed": 0.0, "write": 0.0}
     )
@@ -107,6 +109,7 @@ class Tally:
         self.truncated += int(embedded.truncated.sum())
         self.unknown_only += int(embedded.unknown_only.sum())
         self.zero += int(embedded.zero.sum())
+        self.slots += embedded.slots
 
     @contextlib.contextmanager
     def timed(self, stage: str) -> Iterator[None]:
@@ -268,15 +271,16 @@ class _Run:
         texts = [text.text for text in window.texts]
         with self._tally.timed("embed"):
             embedded = embedder.embed(texts, on_batch=self._batch_progress(window))
-        if not embedded.finite.all():
-            bad = window.texts[int(np.argmin(embedded.finite))]
-            raise ModelError(
-                f"row {bad.row} ({bad.source}:{bad.line}): the vector isn't finite under --dtype "
-                f"{self._plan.dtype}; nothing was written"
-            )
+        self._refuse(window, embedded.finite, f"isn't finite under --dtype {self._plan.dtype}")
         self._tally.add(embedded)
         self._position = window.bytes_read
         return embedded
+
+    @staticmethod
+    def _refuse(window: Window, finite: npt.NDArray[np.bool_], what: str) -> None:
+        if not finite.all():
+            bad = window.texts[int(np.argmin(finite))]
+            raise ModelError(f"row {bad.row} ({bad.source}:{bad.line}): the vector {what}")
 
     def _batch_progress(self, window: Window) -> Callable[[int, int], None]:
         """Turn batches into progress, taking the window's bytes to be spread evenly over it."""
@@ -296,6 +300,10 @@ class _Run:
 
     def _write(self, window: Window, embedded: Embedded, output: OutputFile) -> None:
         dtype = np.dtype(self._plan.output_dtype)
+        with np.errstate(over="ignore"):  # checked in the next line
+            vectors = {name: column.astype(dtype) for name, column in embedded.vectors.items()}
+        finite = finite_rows(vectors.values(), len(window.texts))
+        self._refuse(window, finite, f"is too large for --output-dtype {dtype}")
         rows = Rows(
             ids=np.array([text.row for text in window.texts], dtype=np.int64),
             texts=[text.text for text in window.texts],
@@ -303,7 +311,7 @@ class _Run:
             lines=np.array([text.line for text in window.texts], dtype=np.int64),
             n_tokens=embedded.n_tokens,
             truncated=embedded.truncated,
-            vectors={name: vectors.astype(dtype) for name, vectors in embedded.vectors.items()},
+            vectors=vectors,
         )
         with self._tally.timed("write"):
             output.write(rows)
@@ -324,7 +332,6 @@ class _Run:
         seconds = time.perf_counter() - self._started
         plan, tally = self._plan, self._tally
         embedding = tally.seconds["embed"] or 1.0
-        slots = embedder.encoder.slots
         return Report(
             output=str(plan.destination.path),
             output_bytes=plan.destination.path.stat().st_size,
@@ -332,7 +339,7 @@ class _Run:
             dimensions=plan.recipe.width,
             strategies=plan.recipe.strategies,
             tokens=tally.tokens,
-            padding_share=1 - tally.tokens / slots if slots else 0.0,
+            padding_share=1 - tally.tokens / tally.slots if tally.slots else 0.0,
             blank=self._corpus.blank,
             truncated=tally.truncated,
             unknown_only=tally.unknown_only,

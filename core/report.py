@@ -8,6 +8,7 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bertpool.corpus.inputs import printable_name
 from bertpool.digest import file_sha256
 
 
@@ -53,7 +54,11 @@ class Report:
 
     def to_json(self) -> str:
         """Write the report as indented JSON, with the output's sha256 (the file is read for it)."""
-        content = {**asdict(self), "output_sha256": file_sha256(Path(self.output))}
+        content = {
+            **asdict(self),
+            "output": printable_name(self.output),
+            "output_sha256": file_sha256(Path(self.output)),
+        }
         return json.dumps(content, indent=2, ensure_ascii=False)
 
 

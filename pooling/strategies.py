@@ -107,7 +107,9 @@ def attention(tokens: TokenEmbeddings) -> Tensor:
 def _at(tokens: TokenEmbeddings, position: Tensor) -> Tensor:
     hidden_size = tokens.hidden_states.shape[2]
     index = position[:, None, None].expand(-1, 1, hidden_size)
-    return tokens.hidden_states.gather(1, index).squeeze(1).float()
+    vectors = tokens.hidden_states.gather(1, index).squeeze(1).float()
+    # A text without any token has no such position: zeros, as for the sums.
+    return vectors.masked_fill(~tokens.attention_mask.any(dim=1, keepdim=True), 0.0)
 
 
 def _weighted(tokens: TokenEmbeddings, weights: Tensor) -> Tensor:

@@ -12,10 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny_models
 
 # No test may reach for the network by accident: what is neither local nor cached is an error.
+# Before any import of the hub's library, which reads it once.
 os.environ["HF_HUB_OFFLINE"] = "1"
+
+import tiny_models
+import torch
+
+# Tiny models gain nothing by more, and on busy cores every operation would wait for the others.
+torch.set_num_threads(1)
 
 Tiny = Callable[[str], Path]
 
@@ -57,7 +63,7 @@ class Finished:
 def bertpool(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., Finished]]:
-    """Run the command in this process (quick: torch is imported once): ``bertpool("embed", ...)``."""
+    """Run the command in this process, where torch is imported once: ``bertpool("embed", ...)``."""
     import logging
 
     from bertpool.cli.main import run
@@ -65,6 +71,10 @@ def bertpool(
     root = logging.getLogger()
     own = logging.getLogger("bertpool")
     before = (root.handlers, root.level, own.handlers, own.level, own.propagate)
+
+    # The command sets these for its own process; here they must not outlive the test.
+    monkeypatch.setenv("TRANSFORMERS_VERBOSITY", "critical")
+    monkeypatch.setenv("HF_HUB_VERBOSITY", "critical")
 
     def invoke(*arguments: Any) -> Finished:
         capfd.readouterr()

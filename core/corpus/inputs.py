@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
 import logging
 import os
+import re
+import select
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from bertpool.errors import CorpusError
 
+T = TypeVar("T")
 STDIN = "-"
 BUFFER_BYTES = 1 << 20
 HEAD_BYTES = 1024  # enough for every signature, and for a fair guess at UTF-16
@@ -21,14 +26,15 @@ _log = logging.getLogger("bertpool")
 
 # Suffixes of formats that aren't lines: read as lines they would embed syntax, silently.
 NOT_LINES = (".jsonl", ".csv", ".tsv", ".parquet", ".npy", ".arrow")
+# Patterns, since plain text may well start with BZh or PAR1.
 SIGNATURES = {
-    b"\x1f\x8b": ("gzip-compressed", "gzip -dc"),
-    b"\x28\xb5\x2f\xfd": ("zstd-compressed", "zstd -dc"),
-    b"BZh": ("bzip2-compressed", "bzip2 -dc"),
-    b"\xfd7zXZ\x00": ("xz-compressed", "xz -dc"),
-    b"PK\x03\x04": ("a zip archive", "unzip -p"),
-    b"PAR1": ("Parquet", None),
-    b"\x93NUMPY": ("a .npy array", None),
+    rb"\x1f\x8b": ("gzip-compressed", "gzip -dc"),
+    rb"\x28\xb5\x2f\xfd": ("zstd-compressed", "zstd -dc"),
+    rb"BZh[1-9](?:1AY&SY|\x17rE8P)": ("bzip2-compressed", "bzip2 -dc"),
+    rb"\xfd7zXZ\x00": ("xz-compressed", "xz -dc"),
+    rb"PK\x03\x04": ("a zip archive", "unzip -p"),
+    rb"PAR1\x15": ("Parquet", None),
+    rb"\x93NUMPY": ("a .npy array", None),
 }
 
 
@@ -108,7 +114,7 @@ class DigestedStream(io.RawIOBase):
             buffer[:count] = self._unread[:count]
             self._unread = self._unread[count:]
         else:
-            count = self._raw.readinto(buffer) or 0
+            count = self._wait_for(functools.partial(self._raw.readinto, buffer))
         self._sha256.update(buffer[:count])
         self.size += count
         return count
@@ -119,9 +125,18 @@ class DigestedStream(io.RawIOBase):
 
     def _read_head(self) -> bytes:
         head = b""
-        while len(head) < HEAD_BYTES and (more := self._raw.read(HEAD_BYTES - len(head))):
+        while len(head) < HEAD_BYTES:
+            more = self._wait_for(functools.partial(self._raw.read, HEAD_BYTES - len(head)))
+            if not more:
+                break
             head += more
         return head
+
+    def _wait_for(self, read: Callable[[], T | None]) -> T:
+        """Read, waiting where a non-blocking descriptor has nothing yet (None, unlike its end)."""
+        while (result := read()) is None:
+            select.select([self._raw.fileno()], [], [])
+        return result
 
 
 @contextlib.contextmanager
@@ -151,6 +166,6 @@ def _open_raw(name: str) -> io.FileIO:
 
 def _refuse_signature(shown: str, head: bytes) -> None:
     for signature, (what, command) in SIGNATURES.items():
-        if head.startswith(signature):
+        if re.match(signature, head):
             hint = f"; pipe it: {command} FILE | bertpool embed -" if command else ""
             raise CorpusError(f"{shown}: looks {what}, not lines of text{hint}")

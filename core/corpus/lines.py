@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 from collections.abc import Iterator
+from typing import AnyStr
 
 from bertpool.corpus.inputs import BUFFER_BYTES, DigestedStream
 from bertpool.errors import CorpusError
@@ -30,6 +31,8 @@ def read_lines(stream: DigestedStream, name: str, encoding: str) -> Iterator[str
     lines = _decode_lines(stream, name) if is_utf8 else _transcode_lines(stream, name, encoding)
     for number, line in enumerate(lines):
         text = line.removeprefix(BOM) if number == 0 else line
+        if line == BOM and number == 0:
+            return  # a file of nothing but a BOM is empty
         yield (text[:-2] if text.endswith("\r\n") else text.removesuffix("\n"))
 
 
@@ -39,9 +42,7 @@ def _decode_lines(stream: DigestedStream, name: str) -> Iterator[str]:
     number = 0
     while raw := buffered.readline(MAX_LINE_BYTES):
         number += 1
-        if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
-            limit = MAX_LINE_BYTES >> 20
-            raise CorpusError(f"{name}:{number}: a line of over {limit} MiB; is this text?")
+        _check_length(name, number, raw, b"\n")
         try:
             yield raw.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -60,13 +61,22 @@ def _transcode_lines(stream: DigestedStream, name: str, encoding: str) -> Iterat
         text = io.TextIOWrapper(buffered, encoding=encoding, errors="strict", newline="\n")
         while line := text.readline(MAX_LINE_BYTES):
             number += 1
+            _check_length(name, number, line, "\n")
             yield line
     except UnicodeError as error:
         # Every line of the chunks before was yielded, so the rest counts within this chunk.
-        start = error.start if isinstance(error, UnicodeDecodeError) else 0
-        chunk = error.object[:start] if isinstance(error, UnicodeDecodeError) else b""
-        number += 1 + chunk.decode(encoding, "ignore").count("\n")
+        # The error's codec, not the file's: past the BOM it knows the order of the bytes.
+        chunk, codec = b"", encoding
+        if isinstance(error, UnicodeDecodeError):
+            chunk, codec = error.object[: error.start], error.encoding
+        number += 1 + chunk.decode(codec, "ignore").count("\n")
         raise CorpusError(f"{name}:{number}: not {encoding}: {_decode_reason(error)}") from error
+
+
+def _check_length(name: str, number: int, line: AnyStr, end: AnyStr) -> None:
+    if len(line) >= MAX_LINE_BYTES and not line.endswith(end):
+        limit = MAX_LINE_BYTES >> 20
+        raise CorpusError(f"{name}:{number}: a line of over {limit} MiB; is this text?")
 
 
 def _decode_reason(error: UnicodeError) -> str:
@@ -82,18 +92,28 @@ def _refuse_utf16(name: str, head: bytes) -> None:
         (codecs.BOM_UTF16_BE, "utf-16"),
     )
     looks = next((encoding for bom, encoding in boms if head.startswith(bom)), None)
-    looks = looks or _utf16_without_bom(head)
+    looks = looks or _wide_without_bom(head)
     if looks:
         raise CorpusError(f"{name}: looks like {looks.upper()}, not UTF-8; pass --encoding {looks}")
 
 
-def _utf16_without_bom(head: bytes) -> str | None:
-    """Guess from NULs on one side of most pairs; text with a NUL here and there isn't that."""
-    even, odd = head[0::2], head[1::2]
-    if len(odd) < 2:
+# Which bytes of four are NUL where Latin letters stand in a wide encoding.
+WIDE_NULS = {
+    "utf-32-le": (0, 1, 1, 1),
+    "utf-32-be": (1, 1, 1, 0),
+    "utf-16-le": (0, 1, 0, 1),
+    "utf-16-be": (1, 0, 1, 0),
+}
+
+
+def _wide_without_bom(head: bytes) -> str | None:
+    """Guess from where most NULs stand; text with a NUL here and there isn't wide."""
+    columns = [head[offset::4] for offset in range(4)]
+    if not all(columns):
         return None
-    if odd.count(0) > 0.7 * len(odd) and even.count(0) < 0.1 * len(even):
-        return "utf-16-le"
-    if even.count(0) > 0.7 * len(even) and odd.count(0) < 0.1 * len(odd):
-        return "utf-16-be"
+    shares = [column.count(0) / len(column) for column in columns]
+    for encoding, nuls in WIDE_NULS.items():
+        pairs = zip(shares, nuls, strict=True)
+        if all(share > 0.7 if nul else share < 0.1 for share, nul in pairs):
+            return encoding
     return None

@@ -25,6 +25,18 @@ SAFETENSORS = ("*.safetensors",)
 TORCH_WEIGHTS = ("pytorch_model*.bin", "*/pytorch_model.bin")
 NOT_NEEDED = ("onnx/*", "openvino/*", "coreml/*", "original/*", "*.onnx", "*.h5", "*.msgpack")
 
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # each alone or as shards with an index
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+)
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.bpe.codes")
+
 _log = logging.getLogger("bertpool")
 
 
@@ -44,10 +56,7 @@ class Checkpoint:
 
     def weight_files(self) -> list[Path]:
         """List the files that hold weights, safetensors before ``.bin``, in a stable order."""
-        for pattern in ("*.safetensors", "pytorch_model*.bin"):
-            if files := sorted(self.directory.glob(pattern)):
-                return files
-        return []
+        return find_weights(self.directory) or []
 
     def weights_sha256(self) -> str:
         """Hash the weights' bytes (several files: the hash of their hashes, in name order)."""
@@ -55,12 +64,23 @@ class Checkpoint:
 
     def tokenizer_sha256(self) -> str:
         """Hash what makes the tokenizer: its JSON, vocabulary and merge files."""
-        names = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
-        files = [
-            self.directory / name for name in (*names, "vocab.txt", "vocab.json", "merges.txt")
-        ]
+        files = [self.directory / name for name in TOKENIZER_FILES]
         files += sorted(self.directory.glob("*.model"))
         return _sha256([file for file in files if file.is_file()])
+
+
+def find_weights(directory: Path) -> list[Path] | None:
+    """Return the weight files of a directory, or None where they aren't all there."""
+    for name in WEIGHTS:
+        index = directory / f"{name}.index.json"
+        if (directory / name).is_file():
+            return [directory / name]
+        if index.is_file():
+            shards = sorted(
+                {directory / shard for shard in read_json(index)["weight_map"].values()}
+            )
+            return shards if all(shard.is_file() for shard in shards) else None
+    return None
 
 
 def read_json(path: Path) -> Any:
@@ -104,7 +124,10 @@ def _is_path(name: str) -> bool:
 
 
 def _existing_directory(name: str, revision: str | None) -> Path:
-    directory = Path(name).expanduser()
+    try:
+        directory = Path(name).expanduser()
+    except RuntimeError as error:
+        raise ModelError(f"model directory not found: {name} ({error})", usage=True) from error
     if not directory.is_dir():
         found = "is a file, not a directory" if directory.exists() else "not found"
         raise ModelError(f"model directory {found}: {name}", usage=True)
@@ -151,11 +174,29 @@ def _cached_snapshot(name: str, revision: str | None) -> Path | None:
             f"{name!r} is neither a directory here nor a hub id (owner/name)", usage=True
         ) from error
     found = next((Path(path) for path in (modules, config) if isinstance(path, str)), None)
-    if found is None:
-        return None
-    directory = _transformer_directory(found.parent)
-    has_weights = any(directory.glob("*.safetensors")) or any(directory.glob("*.bin"))
-    return found.parent if has_weights and (directory / "config.json").is_file() else None
+    return found.parent if found is not None and _is_whole(found.parent) else None
+
+
+def _is_whole(snapshot: Path) -> bool:
+    """Tell whether a snapshot has all that a run needs: an interrupted download leaves less."""
+    directory = _transformer_directory(snapshot)
+    modules = snapshot / "modules.json"
+    folders = [m.get("path", "") for m in read_json(modules)] if modules.is_file() else []
+    return (
+        (directory / "config.json").is_file()
+        and find_weights(directory) is not None
+        and any(next(directory.glob(name), None) for name in VOCABULARIES)
+        and all(_has_module(snapshot / folder) for folder in folders if folder)
+    )
+
+
+def _has_module(folder: Path) -> bool:
+    """Tell whether a module's folder is there, with weights where its configuration has sizes."""
+    if folder.name.endswith(("Normalize", "Dropout")):
+        return True  # these have no files
+    if not (folder / "config.json").is_file():
+        return False
+    return "out_features" not in read_json(folder / "config.json") or bool(find_weights(folder))
 
 
 def _packaged_default() -> Path | None:
@@ -181,11 +222,11 @@ def _download(name: str, revision: str | None, *, offline: bool) -> Path:
     reason = "--offline" if offline else next((v for v in variables if os.environ.get(v)), None)
     if offline or constants.is_offline_mode():
         raise ModelError(
-            f"model {name} isn't in the hub cache ({constants.HF_HUB_CACHE}), and {reason} forbids "
-            f"fetching it; {_ways_out(name)}"
+            f"model {name} isn't in the hub cache ({constants.HF_HUB_CACHE}), or not whole, and "
+            f"{reason} forbids fetching it; {_ways_out(name)}"
         )
     snapshot = _fetch(name, revision, (*SMALL_FILES, *SAFETENSORS))
-    if not any(_transformer_directory(snapshot).glob("*.safetensors")):
+    if find_weights(_transformer_directory(snapshot)) is None:
         snapshot = _fetch(name, revision, (*SMALL_FILES, *TORCH_WEIGHTS))
     return snapshot
 

@@ -20,11 +20,21 @@ POOLING_MODES = {
     "last": ("pooling_mode_lasttoken", "lasttoken"),
 }
 WITHOUT_EFFECT = ("Transformer", "Dropout")
+# sentence-transformers reads the first of these that there is.
+TRANSFORMER_CONFIGS = (
+    "sentence_bert_config.json",
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_camembert_config.json",
+    "sentence_albert_config.json",
+    "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",
+)
 
 
 @dataclass(frozen=True)
 class Dense:
-    """A declared Dense module: ``activation(x W^T + b)``, its weights in ``folder``."""
+    """A stage: ``activation(x W^T + b)``, its weights in ``folder``."""
 
     folder: str
     in_features: int
@@ -32,30 +42,49 @@ class Dense:
     bias: bool
     activation: str
 
+    def __str__(self) -> str:
+        return f"Dense {self.in_features}->{self.out_features}"
+
+
+@dataclass(frozen=True)
+class Normalize:
+    """A stage: unit length."""
+
+    def __str__(self) -> str:
+        return "normalization"
+
 
 @dataclass(frozen=True)
 class Declared:
     """The stages after the encoder that a checkpoint declares.
 
-    ``unknown`` names modules that bertpool can't apply. ``strategies`` is empty when no pooling is
-    declared; several are concatenated. ``prompt`` goes before every text.
+    ``strategies`` is empty when no pooling is declared; several are concatenated. ``stages`` follow
+    it in order. ``unknown`` names modules that bertpool can't apply. ``prompt`` goes before every
+    text.
     """
 
     strategies: tuple[str, ...] = ()
     include_prompt: bool = True
-    dense: tuple[Dense, ...] = ()
-    normalize: bool = False
+    stages: tuple[Dense | Normalize, ...] = ()
     unknown: tuple[str, ...] = ()
     prompt: str = ""
     lower_case: bool = False
 
-    def stages(self) -> str:
-        """Name the stages in a phrase: ``mean pooling + normalization``."""
+    @property
+    def dense(self) -> tuple[Dense, ...]:
+        """List the Dense stages."""
+        return tuple(stage for stage in self.stages if isinstance(stage, Dense))
+
+    @property
+    def normalize(self) -> bool:
+        """Tell whether normalization is among the stages."""
+        return Normalize() in self.stages
+
+    def describe(self) -> str:
+        """Name all of it in a phrase: ``mean pooling + normalization``."""
         parts = [f"the prompt {self.prompt!r}"] if self.prompt else []
         parts += ["+".join(self.strategies) + " pooling"] if self.strategies else []
-        parts += [f"Dense {d.in_features}->{d.out_features}" for d in self.dense]
-        parts += list(self.unknown)
-        return " + ".join(parts + ["normalization"] * self.normalize)
+        return " + ".join([*parts, *map(str, self.stages), *self.unknown])
 
 
 def read_declared(checkpoint: Checkpoint) -> Declared:
@@ -67,23 +96,40 @@ def read_declared(checkpoint: Checkpoint) -> Declared:
     path = checkpoint.root / "modules.json"
     if not path.is_file():
         return Declared()
-    modules = [(m["type"].rsplit(".", 1)[-1], m.get("path", "")) for m in read_json(path)]
+    try:
+        return _read_modules(checkpoint, read_json(path))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{path}: it or a module's config.json isn't as expected") from error
+
+
+def _read_modules(checkpoint: Checkpoint, content: Any) -> Declared:
+    modules = [(m["type"].rsplit(".", 1)[-1], m.get("path", "")) for m in content]
     pooling = _module_config(checkpoint, modules, "Pooling")
-    known = (*WITHOUT_EFFECT, "Pooling", "Dense", "Normalize")
+    stages: list[Dense | Normalize] = []
+    unknown = []
+    for kind, folder in modules:
+        if kind == "Normalize":
+            stages.append(Normalize())
+        elif kind == "Dense" and (dense := _read_dense(checkpoint, folder)):
+            stages.append(dense)
+        elif kind not in (*WITHOUT_EFFECT, "Pooling"):
+            unknown.append("Dense on token vectors" if kind == "Dense" else kind)
     return Declared(
         strategies=_declared_strategies(pooling),
         include_prompt=bool(pooling.get("include_prompt", True)),
-        dense=tuple(_read_dense(checkpoint, folder) for kind, folder in modules if kind == "Dense"),
-        normalize=any(kind == "Normalize" for kind, _ in modules),
-        unknown=tuple(kind for kind, _ in modules if kind not in known),
+        stages=tuple(stages),
+        unknown=tuple(unknown),
         prompt=_default_prompt(checkpoint),
-        lower_case=bool(transformer_config(checkpoint).get("do_lower_case", False)),
+        lower_case=bool(transformer_config(checkpoint)[1].get("do_lower_case", False)),
     )
 
 
-def transformer_config(checkpoint: Checkpoint) -> Mapping[str, Any]:
-    """Read ``sentence_bert_config.json``, or nothing where there is none."""
-    return _optional_json(checkpoint.directory / "sentence_bert_config.json")
+def transformer_config(checkpoint: Checkpoint) -> tuple[str, Mapping[str, Any]]:
+    """Read ``sentence_bert_config.json`` or one of its like: its name, and what it holds."""
+    for name in TRANSFORMER_CONFIGS:
+        if (checkpoint.directory / name).is_file():
+            return name, _optional_json(checkpoint.directory / name)
+    return TRANSFORMER_CONFIGS[0], {}
 
 
 def _module_config(
@@ -107,8 +153,13 @@ def _declared_strategies(pooling: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(names[mode] for mode in modes)
 
 
-def _read_dense(checkpoint: Checkpoint, folder: str) -> Dense:
+def _read_dense(checkpoint: Checkpoint, folder: str) -> Dense | None:
+    """Read a Dense module, or None for one that isn't on sentence vectors."""
     config = read_json(checkpoint.root / folder / "config.json")
+    if config.get("module_input_name") not in (None, "sentence_embedding"):
+        return None
+    if not {"in_features", "out_features"} <= set(config):
+        raise ModelError(f"{folder}/config.json: no in_features or out_features")
     activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
     return Dense(
         folder=folder,

@@ -19,7 +19,7 @@ def check_device_name(name: str) -> None:
     Raises:
         DeviceError: it is none of ``auto``, ``cpu``, ``cuda``, ``cuda:N``.
     """
-    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
+    if not re.fullmatch(r"auto|cpu|cuda(:(0|[1-9][0-9]{0,8}))?", name):
         raise DeviceError(f"--device {name}: give auto, cpu, cuda or cuda:N", usage=True)
 
 
@@ -35,13 +35,14 @@ def find_device(name: str, dtype: Dtype) -> torch.device:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name == "auto":
         name = "cuda" if count else "cpu"
-    device = torch.device(name)
-    if device.type == "cuda" and (device.index or 0) >= count:
+    # Compared as a number first: torch wraps an index of 128 around.
+    if name.startswith("cuda") and int(name.partition(":")[2] or 0) >= count:
         visible = ", ".join(f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(count))
         raise DeviceError(
             f"--device {name}: not there; visible: cpu{', ' + visible if visible else ''}",
             usage=True,
         )
+    device = torch.device(name)
     if device.type == "cpu" and dtype == "float16":
         message = "--dtype float16 needs a CUDA device; on a CPU use float32 or bfloat16"
         raise DeviceError(message, usage=True)

@@ -14,8 +14,12 @@ from bertpool.errors import ModelError
 POSITIONS_AFTER_PAD = frozenset({
     "camembert",
     "data2vec-text",
+    "esm",
+    "ibert",
+    "lilt",
     "longformer",
     "luke",
+    "markuplm",
     "mpnet",
     "roberta",
     "roberta-prelayernorm",
@@ -67,8 +71,9 @@ def length_limit(checkpoint: Checkpoint, max_length: int | None = None) -> Lengt
         return _explicit_limit(checkpoint, max_length, positions)
     tokenizer_config = checkpoint.directory / "tokenizer_config.json"
     tokenizer = read_json(tokenizer_config) if tokenizer_config.is_file() else {}
+    name, sentence_config = transformer_config(checkpoint)
     declared = {
-        "sentence_bert_config.json": transformer_config(checkpoint).get("max_seq_length"),
+        name: sentence_config.get("max_seq_length"),
         "tokenizer_config.json": tokenizer.get("model_max_length"),
         "the positions in config.json": positions,
     }

@@ -23,6 +23,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 POOLER = "pooler"
+ENCODER_DECODERS = ("t5", "mt5", "umt5")  # saved as an encoder alone, their config doesn't say so
 # Eager attention keeps every layer's weights until the forward returns; this bounds them.
 ATTENTION_VALUES = 1 << 26  # float32 values, 256 MiB
 # How far a text's vectors may move beside a longer one before the padding is taken to leak.
@@ -51,7 +52,6 @@ class PaddedEncoder:
         self._needs = needs
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self._config: Any = model.config
-        self.slots = 0
         self.mixed_lengths = True
         self.mixed_lengths = not self._padding_leaks()
 
@@ -69,6 +69,10 @@ class PaddedEncoder:
         for batch in make_batches(lengths, budget, mixed_lengths=self.mixed_lengths):
             yield batch.tolist()
 
+    def slots(self, texts: Sequence[TokenizedText]) -> int:
+        """Count the token slots that a batch takes up, padding included."""
+        return len(texts) * max(len(text.input_ids) for text in texts)
+
     @torch.inference_mode()
     def encode(self, texts: Sequence[TokenizedText]) -> Iterator[TokenEmbeddings]:
         """Run one batch and yield its token vectors, here in a single block.
@@ -76,32 +80,48 @@ class PaddedEncoder:
         Raises:
             ModelError: the model's output isn't one vector for each token.
         """
-        inputs, mask, excluded = self._pad(texts)
-        self.slots += mask.numel()
+        inputs, mask, prompt, excluded = self._pad(texts)
         output = self._model(**inputs, **self._wanted())
         hidden_states = getattr(output, "last_hidden_state", None)
         if hidden_states is None or hidden_states.shape[:2] != mask.shape:
             name = type(self._model).__name__
             raise ModelError(f"{name} gives no vector for each token; is it a text encoder?")
+        text_mask = pooled_mask(mask, prompt)
         yield TokenEmbeddings(
             hidden_states,
-            mask,
-            pooled_mask(mask, excluded),
-            attention_received(output.attentions[-1], mask) if "attention" in self._needs else None,
+            text_mask,
+            pooled_mask(text_mask, excluded),
+            self._received(output, mask) if "attention" in self._needs else None,
             output.pooler_output if POOLER in self._needs else None,
         )
 
-    def _pad(self, texts: Sequence[TokenizedText]) -> tuple[dict[str, Tensor], Tensor, Tensor]:
-        """Return the model's inputs, the mask R and the excluded tokens, ``(batch, tokens)``."""
+    def _received(self, output: Any, mask: Tensor) -> Tensor:
+        """Take the last layer's weights, where they are of every token for every token."""
+        weights = (getattr(output, "attentions", None) or (None,))[-1]
+        if weights is None or weights.shape[-2:] != (mask.shape[1], mask.shape[1]):
+            name = type(self._model).__name__
+            raise PoolingError(
+                f"{name} gives no attention of each token for each; choose another --strategy"
+            )
+        return attention_received(weights, mask)
+
+    def _pad(
+        self, texts: Sequence[TokenizedText]
+    ) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor]:
+        """Return the model's inputs, and masks of real, prompt and excluded tokens.
+
+        All are ``(batch, tokens)``.
+        """
         shape = (len(texts), max(len(text.input_ids) for text in texts))
         ids = np.full(shape, self._pad_id, dtype=np.int64)
         types = np.zeros(shape, dtype=np.int64)
-        mask, excluded = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+        mask, prompt, excluded = np.zeros((3, *shape), dtype=bool)
         for row, text in enumerate(texts):
             end = len(text.input_ids)
             ids[row, :end], mask[row, :end] = text.input_ids, True
             if text.token_type_ids is not None:
                 types[row, :end] = text.token_type_ids
+            prompt[row, : text.prompt_tokens] = True
             if text.excluded is not None:
                 excluded[row, :end] = text.excluded
         real = torch.from_numpy(mask).to(self.device)
@@ -109,19 +129,22 @@ class PaddedEncoder:
         if texts[0].token_type_ids is not None and types.max() < self._type_count():
             inputs["token_type_ids"] = torch.from_numpy(types).to(self.device)
         taken = {name: value for name, value in inputs.items() if name in self._accepts}
-        return taken, real, torch.from_numpy(excluded).to(self.device)
+        left_out = [torch.from_numpy(tokens).to(self.device) for tokens in (prompt, excluded)]
+        return taken, real, left_out[0], left_out[1]
 
     def _type_count(self) -> int:
         """Return how many token types the model tells apart; without the setting, any number."""
-        count = getattr(self._config, "type_vocab_size", None)
-        return 1 << 30 if count is None else int(count)
+        count: int | None = getattr(self._config, "type_vocab_size", None)
+        return 1 << 30 if count is None else count
 
     def _wanted(self) -> dict[str, bool]:
         return {"output_attentions": True} if "attention" in self._needs else {}
 
     def _attention_budget(self, longest: int) -> int:
         """Return the slots whose attention weights, of all layers, stay within the bound."""
-        per_token = self._config.num_hidden_layers * self._config.num_attention_heads * longest
+        config = self._config
+        heads = getattr(config, "num_attention_heads", 1)
+        per_token: int = config.num_hidden_layers * heads * longest
         return max(longest, ATTENTION_VALUES // per_token)
 
     def _padding_leaks(self) -> bool:
@@ -129,12 +152,15 @@ class PaddedEncoder:
 
         Some models take no mask, or ignore it. Their texts are then batched by equal length.
         """
-        if "attention_mask" not in self._accepts:
-            return True
         ids = list(range(1, 5))
         short, long = TokenizedText(ids, None, 4), TokenizedText(ids * 2, None, 8)
-        alone, beside = (next(self.encode(batch)) for batch in ([short], [short, long]))
-        self.slots = 0
+        try:
+            alone, beside = (next(self.encode(batch)) for batch in ([short], [short, long]))
+        except (RuntimeError, IndexError, AttributeError) as error:
+            name = type(self._model).__name__
+            raise ModelError(f"{name} can't encode a short text: {error}") from error
+        if "attention_mask" not in self._accepts:
+            return True
         one, other = alone.hidden_states[0].float(), beside.hidden_states[0, :4].float()
         gap = float((one - other).abs().max() / one.abs().max().clamp_min(1e-6))
         return gap > LEAK[alone.hidden_states.dtype]
@@ -168,8 +194,9 @@ def _from_pretrained(
     checkpoint: Checkpoint, dtype: Dtype, *, eager: bool
 ) -> tuple[nn.Module, dict[str, Any]]:
     # An encoder-decoder's AutoModel wants decoder inputs; this class takes its encoder alone.
-    seq2seq = bool(checkpoint.config.get("is_encoder_decoder"))
-    loader: Any = transformers.AutoModelForTextEncoding if seq2seq else transformers.AutoModel
+    config = checkpoint.config
+    alone = config.get("is_encoder_decoder") or config.get("model_type") in ENCODER_DECODERS
+    loader: Any = transformers.AutoModelForTextEncoding if alone else transformers.AutoModel
     try:
         with _silenced():
             loaded: tuple[nn.Module, dict[str, Any]] = loader.from_pretrained(

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from bertpool.encoder.checkpoint import Checkpoint
-from bertpool.encoder.declared import Declared, Dense, read_declared
+from bertpool.encoder.declared import Declared, Dense, Normalize, read_declared
 from bertpool.errors import ModelError, PoolingError
 from bertpool.pooling.sentence_embedding import ACTIVATIONS
 from bertpool.pooling.strategies import AUTO, STRATEGIES
@@ -27,31 +27,43 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """A stage: the first ``dimensions`` only."""
+
+    dimensions: int
+
+    def __str__(self) -> str:
+        return f"first {self.dimensions} dimensions"
+
+
+Stage = Dense | Cut | Normalize
+
+
+@dataclass(frozen=True)
 class Recipe:
     """How token vectors become the output's columns.
 
-    ``columns`` maps each column to the strategies whose vectors it concatenates; ``dense``,
-    ``dimensions`` (cut to so many) and ``normalize`` follow in this order. ``width`` is the
-    dimension of each column.
+    ``columns`` maps each column to the strategies whose vectors it concatenates; ``stages`` follow
+    in their order. ``width`` is the dimension of each column.
     """
 
     columns: dict[str, tuple[str, ...]]
     width: int
-    dense: tuple[Dense, ...] = ()
-    dimensions: int | None = None
-    normalize: bool = False
+    stages: tuple[Stage, ...] = ()
 
     @property
     def strategies(self) -> tuple[str, ...]:
         """List every strategy needed, each once."""
         return tuple(dict.fromkeys(name for names in self.columns.values() for name in names))
 
+    @property
+    def normalize(self) -> bool:
+        """Tell whether the vectors have unit length."""
+        return self.stages[-1:] == (Normalize(),)
+
     def describe(self) -> str:
-        """Name the stages in a phrase: ``mean pooling + normalization``."""
-        parts = ["+".join(self.strategies) + " pooling"]
-        parts += [f"Dense {d.in_features}->{d.out_features}" for d in self.dense]
-        parts += [f"first {self.dimensions} dimensions"] * (self.dimensions is not None)
-        return " + ".join(parts + ["normalization"] * self.normalize)
+        """Name all of it in a phrase: ``mean pooling + normalization``."""
+        return " + ".join([f"{'+'.join(self.strategies)} pooling", *map(str, self.stages)])
 
     @property
     def needs(self) -> frozenset[str]:
@@ -89,6 +101,7 @@ def make_recipe(
         ModelError: ``dimensions`` is more than there are.
     """
     check_strategy(strategy)
+    _check_prompt(prompt)
     declared = read_declared(checkpoint)
     followed = declared if strategy == AUTO else Declared()
     if strategy == AUTO:
@@ -100,9 +113,7 @@ def make_recipe(
     recipe = Recipe(
         columns={"embedding": strategies},
         width=_cut_width(full, dimensions),
-        dense=followed.dense,
-        dimensions=dimensions,
-        normalize=followed.normalize if normalize is None else normalize,
+        stages=_stages(followed, normalize=normalize, dimensions=dimensions),
     )
     reading = Reading(
         prompt=followed.prompt if prompt is None else prompt,
@@ -126,11 +137,36 @@ def hidden_size(checkpoint: Checkpoint) -> int:
     return size
 
 
+def _stages(
+    declared: Declared, *, normalize: bool | None, dimensions: int | None
+) -> tuple[Stage, ...]:
+    """Put the options' stages among the declared ones; a cut comes before a last normalization."""
+    stages: list[Stage] = list(declared.stages)
+    ends_normalized = stages[-1:] == [Normalize()]
+    if normalize is False:
+        stages = [stage for stage in stages if not isinstance(stage, Normalize)]
+    elif normalize and not ends_normalized:
+        stages.append(Normalize())
+    if dimensions is not None:
+        before_last = len(stages) - (stages[-1:] == [Normalize()])
+        stages.insert(before_last, Cut(dimensions))
+    return tuple(stages)
+
+
+def _check_prompt(prompt: str | None) -> None:
+    try:
+        (prompt or "").encode()
+    except UnicodeEncodeError as error:
+        raise ModelError("--prompt: not UTF-8", usage=True) from error
+
+
 def _check_applicable(declared: Declared) -> None:
     unknown = [*declared.unknown]
     unknown += [
         f"Dense with {d.activation}" for d in declared.dense if d.activation not in ACTIVATIONS
     ]
+    if not declared.include_prompt and "weighted_mean" in declared.strategies:
+        unknown.append("weighted_mean pooling without the prompt")
     if unknown:
         raise PoolingError(
             f"the checkpoint declares {', '.join(unknown)}, which bertpool can't apply; "
@@ -161,7 +197,7 @@ def _note_difference(
     _log.warning(
         "%s declares %s; --strategy %s gives raw pooled vectors%s (--strategy auto follows it)",
         checkpoint.name,
-        declared.stages(),
+        declared.describe(),
         strategy,
         sizes,
     )

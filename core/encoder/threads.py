@@ -9,10 +9,14 @@ CGROUP = Path("/sys/fs/cgroup")
 TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
-def default_threads() -> int:
-    """Return physical cores among the allowed CPUs, within the cgroup's quota; at least 1."""
-    quota = cgroup_quota()
-    cores = physical_cores(allowed_cpus())
+def default_threads(*, cgroup: Path = CGROUP, topology: Path = TOPOLOGY) -> int:
+    """Return OMP_NUM_THREADS, else the allowed physical cores within the cgroup's quota."""
+    # OpenMP allows a list, one number for each level of nesting.
+    wish = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if wish.isdecimal() and int(wish) > 0:
+        return int(wish)
+    quota = cgroup_quota(cgroup)
+    cores = physical_cores(allowed_cpus(), topology)
     return max(1, min(cores, int(quota))) if quota else max(1, cores)
 
 

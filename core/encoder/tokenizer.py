@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import tokenizers
 from bertpool.encoder.checkpoint import Checkpoint
 from bertpool.encoder.limits import LengthLimit
 from bertpool.encoder.recipe import Reading
 from bertpool.errors import ModelError
+from tokenizers import normalizers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -30,12 +32,14 @@ class TokenizedText:
         token_type_ids: segment ids, where the tokenizer emits them.
         n_tokens: how many tokens the whole text has, specials included.
         excluded: ``(tokens)`` bool, tokens left out of the pooling; None for none.
+        prompt_tokens: how many leading tokens the pooling takes for no part of the text.
     """
 
     input_ids: Ids
     token_type_ids: Ids | None
     n_tokens: int
     excluded: npt.NDArray[np.bool_] | None = None
+    prompt_tokens: int = 0
 
     @property
     def truncated(self) -> bool:
@@ -63,6 +67,10 @@ class Tokenizer:
         pad_id: the id to fill with.
         unknown_id: the id of the unknown token, if there is one.
         truncate_left: cut tokens from the text's start instead of its end.
+        vocab_size: ids that the model has embeddings for; None where no id can be beyond them.
+
+    Raises:
+        ModelError: the limit leaves no room for a token of the text.
     """
 
     def __init__(
@@ -76,37 +84,41 @@ class Tokenizer:
         pad_id: int,
         unknown_id: int | None,
         truncate_left: bool = False,
+        vocab_size: int | None = None,
     ) -> None:
         _check_room(limit, specials)
         self._encode = encode
         self._reading = reading
         self._specials = specials
         self._truncate_left = truncate_left
+        self._vocab_size = vocab_size
         self.limit = limit
         self.special_ids = special_ids
         self.pad_id = pad_id
         self.unknown_id = unknown_id
-        self._excluded_prefix = 0 if reading.include_prompt else self._prompt_length()
+        self._prompt_tokens = 0 if reading.include_prompt else self._prompt_length()
 
     def encode(self, texts: Sequence[str]) -> list[TokenizedText]:
-        """Tokenize texts, in order, each after the prompt."""
+        """Tokenize texts, in order, each after the prompt.
+
+        Raises:
+            ModelError: a token has no embedding.
+        """
         prompted = [self._reading.prompt + text for text in texts]
-        if self._reading.lower_case:
-            prompted = [text.lower() for text in prompted]
         return [self._tokenized(ids, types) for ids, types in self._encode(prompted)]
 
     def _tokenized(self, ids: Ids, types: Ids | None) -> TokenizedText:
         kept = self._cut(ids)
+        if self._vocab_size is not None and max(kept, default=0) >= self._vocab_size:
+            raise ModelError(
+                f"the tokenizer gives id {max(kept)}, and the model has {self._vocab_size} "
+                "embeddings: they don't belong together"
+            )
         kept_types = None if types is None else self._cut(types)
-        return TokenizedText(kept, kept_types, len(ids), self._excluded(kept))
-
-    def _excluded(self, ids: Ids) -> npt.NDArray[np.bool_] | None:
-        if not (self._reading.exclude_special or self._excluded_prefix):
-            return None
-        excluded = np.arange(len(ids)) < self._excluded_prefix
+        excluded = None
         if self._reading.exclude_special:
-            excluded |= np.isin(ids, list(self.special_ids))
-        return excluded
+            excluded = np.isin(kept, list(self.special_ids))
+        return TokenizedText(kept, kept_types, len(ids), excluded, self._prompt_tokens)
 
     def _prompt_length(self) -> int:
         """Count the tokens that the prompt and the specials before it take up."""
@@ -149,6 +161,10 @@ def load_tokenizer(checkpoint: Checkpoint, limit: LengthLimit, reading: Reading)
     except (OSError, ValueError, KeyError, ImportError) as error:
         reason = str(error).strip().split("\n")[0]
         raise ModelError(f"the tokenizer of {checkpoint.name} can't be loaded: {reason}") from error
+    if own.is_fast:
+        _check_vocabulary(checkpoint, own)
+        if reading.lower_case:
+            _add_lowercase(own.backend_tokenizer)
     encode = _fast_encode(own) if own.is_fast else _slow_encode(own)
     unknown: int | None = own.unk_token_id
     pad: int | None = own.pad_token_id
@@ -161,7 +177,34 @@ def load_tokenizer(checkpoint: Checkpoint, limit: LengthLimit, reading: Reading)
         pad_id=pad if pad is not None else (checkpoint.config.get("pad_token_id") or 0),
         unknown_id=unknown,
         truncate_left=own.truncation_side == "left",
+        vocab_size=_bound(checkpoint, len(own)),
     )
+
+
+def _bound(checkpoint: Checkpoint, tokens: int) -> int | None:
+    """Return the number of embeddings where the tokenizer knows more tokens than that."""
+    size = checkpoint.config.get("vocab_size")
+    return size if isinstance(size, int) and size < tokens else None
+
+
+def _check_vocabulary(checkpoint: Checkpoint, own: PreTrainedTokenizerBase) -> None:
+    """Refuse a tokenizer without words: transformers makes one up where its files are missing."""
+    words = set(own.get_vocab()) - set(own.all_special_tokens)
+    names = sorted({"tokenizer.json", *own.vocab_files_names.values()})
+    if not words or not any((checkpoint.directory / name).is_file() for name in names):
+        raise ModelError(
+            f"the tokenizer of {checkpoint.name} can't be loaded: no vocabulary; "
+            f"wanted: {' or '.join(names)}"
+        )
+
+
+def _add_lowercase(backend: tokenizers.Tokenizer) -> None:
+    """Lower-case texts as sentence-transformers does: not the special tokens spelled in them."""
+    before = backend.normalizer
+    if before is None:
+        backend.normalizer = normalizers.Lowercase()
+    elif "Lowercase" not in str(before) and not getattr(before, "lowercase", False):
+        backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), before])
 
 
 def _fast_encode(

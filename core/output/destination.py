@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,9 @@ from typing import BinaryIO
 from bertpool.corpus.inputs import STDIN
 from bertpool.errors import OutputError
 from bertpool.output.formats import FORMATS, OutputFormat
-from bertpool.output.rows import Layout, Rows
+from bertpool.output.rows import Layout, Rows, Writer
+
+NOTHING_WRITTEN = "; no vectors were written"
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,11 @@ class Destination:
     path: Path
     format: OutputFormat
     sidecar: Path | None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """List the files that a run writes."""
+        return (self.path, self.sidecar) if self.sidecar else (self.path,)
 
 
 def find_destination(output: str | None, inputs: Sequence[str], *, force: bool) -> Destination:
@@ -41,9 +50,10 @@ def find_destination(output: str | None, inputs: Sequence[str], *, force: bool) 
         known = ", ".join(FORMATS)
         raise OutputError(f"--output {path}: unknown suffix; end it in {known}", usage=True)
     sidecar = path.with_name(path.name + ".json") if format_.sidecar else None
-    for target in (path, sidecar) if sidecar else (path,):
+    destination = Destination(path, format_, sidecar)
+    for target in destination.files:
         check_target(target, inputs, force=force)
-    return Destination(path, format_, sidecar)
+    return destination
 
 
 def check_target(path: Path, inputs: Sequence[str], *, force: bool) -> None:
@@ -53,6 +63,13 @@ def check_target(path: Path, inputs: Sequence[str], *, force: bool) -> None:
         OutputError: it is an input or a directory, exists without ``force``, or its folder is
             missing or not writable.
     """
+    try:
+        _check_target(path, inputs, force=force)
+    except OSError as error:  # a name too long, a loop of links
+        raise OutputError(f"{path}: {error.strerror}", usage=True) from error
+
+
+def _check_target(path: Path, inputs: Sequence[str], *, force: bool) -> None:
     if any(name != STDIN and _same_file(path, name) for name in inputs):
         raise OutputError(f"{path}: is an input; choose another --output", usage=True)
     if path.is_dir():
@@ -61,11 +78,23 @@ def check_target(path: Path, inputs: Sequence[str], *, force: bool) -> None:
         raise OutputError(f"{path}: not a regular file", usage=True)
     if path.exists() and not force:
         raise OutputError(f"{path}: exists; pass --force to replace it", usage=True)
-    folder = path.resolve().parent
+    folder = resolved(path).parent
     if not folder.is_dir():
         raise OutputError(f"{path}: its folder doesn't exist; make it first", usage=True)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OutputError(f"{path}: no permission to write into its folder", usage=True)
+
+
+def resolved(path: Path) -> Path:
+    """Follow links, also a dangling one.
+
+    Raises:
+        OSError: the links form a loop.
+    """
+    real = Path(os.path.realpath(path))
+    if real.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return real
 
 
 def _beside(inputs: Sequence[str]) -> Path:
@@ -89,50 +118,82 @@ class AtomicFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path.resolve()
-        self._partial = self._path.with_name(f".{self._path.name}.{os.getpid()}.partial")
-        # "x": two runs never share a partial file; the mode follows the user's umask.
-        self.stream: BinaryIO = self._partial.open("xb")
+        self._path = resolved(path)
+        # A name of its own for each run, and short: the path's own name may be as long as can be.
+        token = f"{self._path.name[:40]}.{secrets.token_hex(4)}"
+        self._partial = self._path.with_name(f".{token}.partial")
+        self._stream: BinaryIO | None = None
 
-    def commit(self) -> None:
-        """Put the finished file at its path, safely on disk."""
+    @property
+    def stream(self) -> BinaryIO:
+        """Give the file to write to, opened on first use."""
+        if self._stream is None:
+            self._stream = self._partial.open("xb")  # the mode follows the user's umask
+        return self._stream
+
+    def finish(self) -> None:
+        """Get all that was written onto the disk."""
         self.stream.flush()
         os.fsync(self.stream.fileno())
         self.stream.close()
+
+    def commit(self) -> None:
+        """Put the finished file at its path."""
         self._partial.replace(self._path)
 
     def discard(self) -> None:
         """Remove what was written, unless it was committed."""
-        with contextlib.suppress(OSError):
-            self.stream.close()
-        self._partial.unlink(missing_ok=True)
+        if self._stream is not None:
+            with contextlib.suppress(OSError):
+                self._stream.close()
+            self._partial.unlink(missing_ok=True)
 
 
 class OutputFile:
     """An output being written: rows, then the provenance, then it is there."""
 
-    def __init__(self, destination: Destination, layout: Layout) -> None:
-        self._destination = destination
+    def __init__(self, destination: Destination) -> None:
+        self._path = destination.path
+        self._format = destination.format
         self._file = AtomicFile(destination.path)
-        self._writer = destination.format.open_writer(self._file.stream, layout)
+        self._sidecar = AtomicFile(destination.sidecar) if destination.sidecar else None
+        self._old_sidecar = destination.sidecar
+        self._writer: Writer | None = None
+
+    def open(self, layout: Layout) -> None:
+        """Start the file."""
+        with mapped_errors(self._path, NOTHING_WRITTEN):
+            self._writer = self._format.open_writer(self._file.stream, layout)
 
     def write(self, rows: Rows) -> None:
         """Append rows."""
-        with _mapped(self._destination.path):
+        assert self._writer is not None
+        with mapped_errors(self._path, NOTHING_WRITTEN):
             self._writer.write(rows)
 
     def commit(self, provenance: str) -> None:
-        """Finish the file and its sidecar; the file itself appears last."""
-        with _mapped(self._destination.path):
+        """Finish the file and its sidecar, and put them in place."""
+        assert self._writer is not None
+        with mapped_errors(self._path, NOTHING_WRITTEN):
             self._writer.close(provenance)
-            if self._destination.sidecar is not None:
-                write_atomic(self._destination.sidecar, provenance + "\n")
+            self._file.finish()
+            if self._sidecar is None or self._old_sidecar is None:
+                self._file.commit()
+                return
+            self._sidecar.stream.write(f"{provenance}\n".encode())
+            self._sidecar.finish()
+            # Never new vectors beside old metadata, at whatever moment the power fails.
+            self._old_sidecar.unlink(missing_ok=True)
             self._file.commit()
+            self._sidecar.commit()
 
     def discard(self) -> None:
         """Leave nothing behind, unless it was committed."""
-        self._writer.abort()
+        if self._writer is not None:
+            self._writer.abort()
         self._file.discard()
+        if self._sidecar is not None:
+            self._sidecar.discard()
 
 
 @contextlib.contextmanager
@@ -142,28 +203,36 @@ def open_output(destination: Destination, layout: Layout) -> Iterator[OutputFile
     Raises:
         OutputError: the disk is full, or the file can't be written for another reason.
     """
-    with _mapped(destination.path):
-        output = OutputFile(destination, layout)
+    with mapped_errors(destination.path, NOTHING_WRITTEN):
+        output = OutputFile(destination)
     try:
+        output.open(layout)
         yield output
     finally:
         output.discard()
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Write a small file whole or not at all."""
-    file = AtomicFile(path)
-    try:
-        file.stream.write(text.encode())
-        file.commit()
-    finally:
-        file.discard()
+    """Write a small file whole or not at all.
+
+    Raises:
+        OutputError: it can't be written.
+    """
+    with mapped_errors(path):
+        file = AtomicFile(path)
+        try:
+            file.stream.write(text.encode())
+            file.finish()
+            file.commit()
+        finally:
+            file.discard()
 
 
 @contextlib.contextmanager
-def _mapped(path: Path) -> Iterator[None]:
+def mapped_errors(path: Path, consequence: str = "") -> Iterator[None]:
+    """Turn the operating system's errors into one line about a path."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        raise OutputError(f"{path}: {reason}; no vectors were written") from error
+        raise OutputError(f"{path}: {reason}{consequence}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 from typing import BinaryIO
 
@@ -47,6 +48,7 @@ class ParquetWriter:
         self._writer = pq.ParquetWriter(
             stream,
             self._schema,
+            store_schema=False,
             use_dictionary=["source"] if layout.source else False,
             write_statistics=[name for name in ("id", "line") if name in plain],
             # Float noise doesn't compress: it would cost time on both sides and save 8%.
@@ -73,7 +75,13 @@ class ParquetWriter:
     def close(self, provenance: str) -> None:
         """Write the last row group and the footer."""
         self._flush()
-        self._writer.add_key_value_metadata({METADATA_KEY: provenance})
+        # Arrow stores its schema when a file is opened, and provenance is known when it is closed.
+        # Written here, it holds both: readers find the key in the file's and the schema's metadata.
+        schema = self._schema.with_metadata({METADATA_KEY: provenance})
+        arrow_schema = base64.b64encode(schema.serialize().to_pybytes())
+        self._writer.add_key_value_metadata(
+            {METADATA_KEY: provenance, "ARROW:schema": arrow_schema.decode()}
+        )
         self._writer.close()
 
     def abort(self) -> None:
@@ -83,7 +91,8 @@ class ParquetWriter:
 
     def _flush(self) -> None:
         if self._pending:
-            group = pa.concat_tables(self._pending)
+            # In one piece: pages, too, must not end where the rows happened to arrive.
+            group = pa.concat_tables(self._pending).combine_chunks()
             self._writer.write_table(group, row_group_size=max(1, len(group)))
         self._pending, self._pending_bytes = [], 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -38,6 +39,14 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+
+def finite_rows(columns: Iterable[Floats], rows: int) -> npt.NDArray[np.bool_]:
+    """Tell for each row whether its vectors, ``(rows, width)`` a column, are finite throughout."""
+    finite = np.ones(rows, dtype=bool)
+    for column in columns:
+        finite &= np.isfinite(column).all(axis=1)
+    return finite
 
 
 class Writer(Protocol):

@@ -1,0 +1,1 @@
+"""Texts -> token vectors: find a checkpoint, tokenize, batch, run."""

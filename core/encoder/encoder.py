@@ -1,0 +1,29 @@
+"""What every encoder does, padded or packed: token ids in, token vectors out, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from bertpool.encoder.tokenizer import TokenizedText
+from bertpool.pooling import TokenEmbeddings
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Encoder(Protocol):
+    """A loaded model that knows how to batch its own input."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+
+    def batches(self, texts: Sequence[TokenizedText]) -> Iterator[list[int]]:
+        """Yield the indices of each batch, longest texts first; every text has a token."""
+
+    def slots(self, texts: Sequence[TokenizedText]) -> int:
+        """Count the token slots that a batch takes up, padding included."""
+
+    def encode(self, texts: Sequence[TokenizedText]) -> Iterator[TokenEmbeddings]:
+        """Run one batch; its texts come back in order, in one block or several."""

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import typer
+from bertpool.cli.app import app, embed
+from bertpool.extract import extract
+
+ONLY_IN_THE_COMMAND = {"report", "quiet", "verbose"}
+ONLY_IN_THE_FUNCTION = {"on_progress"}
+
+
+def _options() -> dict[str, Any]:
+    """Return the options of `embed` by parameter name, as the parser knows them."""
+    group: Any = typer.main.get_command(app)
+    parameters = group.commands["embed"].params
+    return {one.name: one for one in parameters if one.param_type_name == "option"}
+
+
+OPTIONS = {name: option for name, option in _options().items() if name != "help"}
+PARAMETERS = inspect.signature(extract).parameters
+SHARED = sorted(set(OPTIONS) - ONLY_IN_THE_COMMAND)
+
+
+def test_the_command_and_the_function_take_the_same_things_by_the_same_names() -> None:
+    command = set(inspect.signature(embed).parameters) - ONLY_IN_THE_COMMAND
+    assert command == set(PARAMETERS) - ONLY_IN_THE_FUNCTION
+
+
+def test_every_parameter_of_the_command_but_the_inputs_is_an_option() -> None:
+    assert set(OPTIONS) == set(inspect.signature(embed).parameters) - {"inputs"}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_an_option_and_its_parameter_have_the_same_default(name: str) -> None:
+    default = inspect.signature(embed).parameters[name].default
+    assert default == PARAMETERS[name].default
+    assert type(default) is type(PARAMETERS[name].default)
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_an_option_and_its_parameter_are_typed_alike(name: str) -> None:
+    by_command = inspect.signature(embed, eval_str=True).parameters[name].annotation
+    by_function = inspect.signature(extract, eval_str=True).parameters[name].annotation
+    assert by_command.__origin__ == by_function
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_is_spelled_like_its_parameter(name: str) -> None:
+    assert f"--{name.replace('_', '-')}" in OPTIONS[name].opts
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_reads_its_environment_variable(name: str) -> None:
+    assert OPTIONS[name].envvar == f"BERTPOOL_{name.upper()}"
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_says_what_it_is_for_in_one_sentence(name: str) -> None:
+    assert OPTIONS[name].help.endswith(".")
+
+
+@pytest.mark.parametrize("name", sorted(set(PARAMETERS)))
+def test_a_parameter_is_documented(name: str) -> None:
+    assert f"\n    {name}: " in inspect.cleandoc(extract.__doc__ or "")
+
+
+def test_no_two_options_share_a_spelling() -> None:
+    spellings = [s for option in OPTIONS.values() for s in (*option.opts, *option.secondary_opts)]
+    assert len(spellings) == len(set(spellings))

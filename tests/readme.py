@@ -1,0 +1,39 @@
+"""The generated parts of README.md: ``python tests/readme.py`` writes, a test compares."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from bertpool.report import Report
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def render(readme: str) -> str:
+    """Return the README with help text and report keys as the code has them now."""
+    fields = [field.name for field in dataclasses.fields(Report)]
+    keys = ", ".join(f"`{key}`" for key in [*fields, "output_sha256"])
+    readme = _between(readme, "report", keys)
+    return _between(readme, "help", f"\n```text\n{command_help()}\n```\n")
+
+
+def command_help() -> str:
+    """Return the help of ``bertpool embed`` as a 112-column terminal without colours shows it."""
+    environment = {**os.environ, "COLUMNS": "112", "NO_COLOR": "1", "TERM": "dumb"}
+    command = [sys.executable, "-m", "bertpool", "embed", "--help"]
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return "\n".join(line.rstrip() for line in shown.stdout.strip("\n ").splitlines())
+
+
+def _between(readme: str, name: str, content: str) -> str:
+    pattern = rf"(<!-- {name}[^>]*-->).*?(<!-- /{name} -->)"
+    return re.sub(pattern, lambda found: found[1] + content + found[2], readme, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    README.write_text(render(README.read_text()))
