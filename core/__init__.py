@@ -18,7 +18,7 @@ from bertpool.errors import (
 )
 
 if TYPE_CHECKING:
-    from bertpool.extract import extract as extract
+    from bertpool.pipeline import extract as extract
     from bertpool.report import Report as Report
 
 __all__ = [
@@ -32,14 +32,16 @@ __all__ = [
     "extract",
 ]
 
-_LAZY = {"extract": "bertpool.extract", "Report": "bertpool.report"}
+_LAZY = {"extract": "bertpool.pipeline", "Report": "bertpool.report"}
 
 
 def __getattr__(name: str) -> object:
     import importlib
 
     if name == "__version__":
-        return importlib.import_module("importlib.metadata").version("bertpool")
+        from importlib.metadata import version
+
+        return version("bertpool")
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'bertpool' has no attribute {name!r}")

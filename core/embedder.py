@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,15 +16,18 @@ from bertpool.encoder.dense import load_dense
 from bertpool.encoder.device import Dtype
 from bertpool.encoder.encoder import Encoder
 from bertpool.encoder.limits import LengthLimit
-from bertpool.encoder.padded import load_padded
+from bertpool.encoder.packed.families import unsupported
+from bertpool.encoder.packed.load import load_packed
 from bertpool.encoder.recipe import Cut, Reading, Recipe, Stage
 from bertpool.encoder.tokenizer import TokenizedText, Tokenizer, load_tokenizer
 from bertpool.output.rows import finite_rows
-from bertpool.pooling import TokenEmbeddings, pool
+from bertpool.pooling import pool
 from bertpool.pooling.sentence_embedding import l2_normalize
 from torch import Tensor
 
 OnBatch = Callable[[int, int], None]
+
+_log = logging.getLogger("bertpool")
 
 
 def _ignore(rows: int, tokens: int) -> None:
@@ -39,6 +44,8 @@ class Embedded:
         truncated: ``(texts)`` bool.
         encoded_tokens: ``(texts)`` int32, tokens that the model saw.
         unknown_only: ``(texts)`` bool, texts of which the model sees the unknown token only.
+        distinct: how many different texts there were, each encoded once.
+        distinct_tokens: tokens of those.
         slots: token slots that the batches took up, padding included.
     """
 
@@ -47,6 +54,8 @@ class Embedded:
     truncated: npt.NDArray[np.bool_]
     encoded_tokens: npt.NDArray[np.int32]
     unknown_only: npt.NDArray[np.bool_]
+    distinct: int
+    distinct_tokens: int
     slots: int
 
     @property
@@ -61,6 +70,18 @@ class Embedded:
         for column in self.vectors.values():
             zero |= ~column.any(axis=1)
         return zero
+
+
+@dataclass(frozen=True)
+class Tokenized:
+    """Texts ready for the encoder: the distinct ones, and which of them each text is.
+
+    Equal texts are encoded once; ``places`` holds each text's index among ``texts``.
+    """
+
+    texts: list[TokenizedText]
+    unknown_only: npt.NDArray[np.bool_]
+    places: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -79,64 +100,87 @@ class Embedder:
             texts: any number; they are sorted by length, so many at once run faster.
             on_batch: called after each batch with its number of texts and tokens.
         """
-        tokenized = self.tokenizer.encode(texts)
+        return self.encode(tokenize(self.tokenizer, texts), on_batch=on_batch)
+
+    def encode(self, tokenized: Tokenized, *, on_batch: OnBatch = _ignore) -> Embedded:
+        """Encode and pool texts that are tokenized, as :meth:`embed` does."""
+        texts = tokenized.texts
+        counts = np.bincount(tokenized.places, minlength=len(texts))
         shape = (len(texts), self.recipe.width)
         vectors = {name: np.zeros(shape, dtype=np.float32) for name in self.recipe.columns}
-        present = [i for i, text in enumerate(tokenized) if text.input_ids]
+        present = [i for i, text in enumerate(texts) if text.input_ids]
         slots = 0
-        on_batch(len(texts) - len(present), 0)
-        for batch in self.encoder.batches([tokenized[i] for i in present]):
+        for batch, columns in self._batches([texts[i] for i in present]):
             rows = [present[i] for i in batch]
-            members = [tokenized[i] for i in rows]
+            for name, column in columns.items():
+                vectors[name][rows] = column
+            members = [texts[i] for i in rows]
             slots += self.encoder.slots(members)
-            self._encode_batch(members, rows, vectors)
-            on_batch(len(rows), sum(len(text.input_ids) for text in members))
-        return self._embedded(tokenized, vectors, slots)
+            lengths = np.array([len(text.input_ids) for text in members])
+            on_batch(int(counts[rows].sum()), int(lengths @ counts[rows]))
+        return _embedded(tokenized, vectors, slots)
 
-    def _encode_batch(
-        self,
-        texts: list[TokenizedText],
-        rows: list[int],
-        vectors: dict[str, npt.NDArray[np.float32]],
-    ) -> None:
-        """Encode one batch and put its vectors into their rows."""
-        start = 0
-        for block in self.encoder.encode(texts):
-            end = start + len(block.hidden_states)
-            for name, column in self._pool(block).items():
-                vectors[name][rows[start:end]] = column.cpu().numpy()
-            start = end
+    def _batches(
+        self, texts: list[TokenizedText]
+    ) -> Iterator[tuple[list[int], dict[str, npt.NDArray[np.float32]]]]:
+        """Yield each batch's indices with its vectors; several run at once where they may."""
+        batches = list(self.encoder.batches(texts))
+        members = ([texts[i] for i in batch] for batch in batches)
+        if self.encoder.workers == 1:
+            yield from zip(batches, map(self._encode_batch, members), strict=True)
+            return
+        pool = ThreadPoolExecutor(self.encoder.workers)
+        try:
+            yield from zip(batches, pool.map(self._encode_batch, members), strict=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     @torch.inference_mode()
-    def _pool(self, block: TokenEmbeddings) -> dict[str, Tensor]:
-        pooled = pool(block, self.recipe.strategies)
+    def _encode_batch(self, texts: list[TokenizedText]) -> dict[str, npt.NDArray[np.float32]]:
+        """Encode and pool one batch; blocks are joined first, so that what follows runs once."""
+        blocks = [pool(block, self.recipe.strategies) for block in self.encoder.encode(texts)]
+        pooled = {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
         return {
             name: self._finish(torch.cat([pooled[strategy] for strategy in strategies], dim=1))
             for name, strategies in self.recipe.columns.items()
         }
 
-    def _finish(self, vectors: Tensor) -> Tensor:
+    def _finish(self, vectors: Tensor) -> npt.NDArray[np.float32]:
         for stage in self.stages:
             vectors = stage(vectors)
-        return vectors
+        array: npt.NDArray[np.float32] = vectors.cpu().numpy()
+        return array
 
-    def _embedded(
-        self,
-        tokenized: list[TokenizedText],
-        vectors: dict[str, npt.NDArray[np.float32]],
-        slots: int,
-    ) -> Embedded:
-        n_tokens = np.array([text.n_tokens for text in tokenized], dtype=np.int32)
-        encoded = np.array([len(text.input_ids) for text in tokenized], dtype=np.int32)
-        unknown_only = [self.tokenizer.unknown_only(text) for text in tokenized]
-        return Embedded(
-            vectors=vectors,
-            n_tokens=n_tokens,
-            truncated=n_tokens > encoded,
-            encoded_tokens=encoded,
-            unknown_only=np.array(unknown_only, dtype=bool),
-            slots=slots,
-        )
+
+def tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokenized:
+    """Tokenize each distinct text once."""
+    index: dict[str, int] = {}
+    places = [index.setdefault(text, len(index)) for text in texts]
+    tokenized = tokenizer.encode(list(index))
+    unknown_only = [tokenizer.unknown_only(text) for text in tokenized]
+    return Tokenized(
+        tokenized, np.array(unknown_only, dtype=bool), np.array(places, dtype=np.int64)
+    )
+
+
+def _embedded(
+    tokenized: Tokenized, vectors: dict[str, npt.NDArray[np.float32]], slots: int
+) -> Embedded:
+    """Give each text what its distinct one has."""
+    places = tokenized.places
+    n_tokens = np.array([text.n_tokens for text in tokenized.texts], dtype=np.int32)[places]
+    lengths = [len(text.input_ids) for text in tokenized.texts]
+    encoded = np.array(lengths, dtype=np.int32)[places]
+    return Embedded(
+        vectors={name: column[places] for name, column in vectors.items()},
+        n_tokens=n_tokens,
+        truncated=n_tokens > encoded,
+        encoded_tokens=encoded,
+        unknown_only=tokenized.unknown_only[places],
+        distinct=len(tokenized.texts),
+        distinct_tokens=sum(lengths),
+        slots=slots,
+    )
 
 
 def load_embedder(
@@ -148,15 +192,52 @@ def load_embedder(
     device: torch.device,
     dtype: Dtype,
     batch_tokens: int,
+    threads: int = 1,
 ) -> Embedder:
-    """Load tokenizer, encoder and Dense layers.
+    """Load tokenizer, encoder and Dense layers, the encoder packed where it can be.
 
     Raises:
         ModelError: something of the checkpoint is missing or broken.
         PoolingError: the checkpoint can't provide a strategy of the recipe.
     """
     tokenizer = load_tokenizer(checkpoint, limit, reading)
-    encoder = load_padded(
+    encoder = _load_encoder(
+        checkpoint, tokenizer, recipe, device=device, dtype=dtype, batch_tokens=batch_tokens,
+        threads=threads,
+    )  # fmt: skip
+    stages = [_load_stage(stage, checkpoint, device) for stage in recipe.stages]
+    return Embedder(tokenizer, encoder, recipe, stages)
+
+
+def _load_encoder(
+    checkpoint: Checkpoint,
+    tokenizer: Tokenizer,
+    recipe: Recipe,
+    *,
+    device: torch.device,
+    dtype: Dtype,
+    batch_tokens: int,
+    threads: int,
+) -> Encoder:
+    """Choose the packed way, or the padded one for what the packed doesn't have."""
+    reason = unsupported(checkpoint.config)
+    if reason is None and not any(f.suffix == ".safetensors" for f in checkpoint.weight_files()):
+        reason = "no safetensors"
+    if reason is None:
+        return load_packed(
+            checkpoint,
+            strategies=frozenset(recipe.strategies),
+            device=device,
+            dtype=dtype,
+            batch_tokens=batch_tokens,
+            threads=threads,
+        )
+    # Here, not at the top: transformers takes seconds, and the packed way needs none of it.
+    from bertpool.encoder.padded import load_padded
+
+    _log.debug("%s: through transformers, padded (%s)", checkpoint.name, reason)
+    torch.set_num_threads(threads)
+    return load_padded(
         checkpoint,
         tokenizer,
         needs=recipe.needs,
@@ -164,8 +245,6 @@ def load_embedder(
         dtype=dtype,
         batch_tokens=batch_tokens,
     )
-    stages = [_load_stage(stage, checkpoint, device) for stage in recipe.stages]
-    return Embedder(tokenizer, encoder, recipe, stages)
 
 
 def _load_stage(

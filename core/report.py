@@ -14,7 +14,7 @@ from bertpool.digest import file_sha256
 
 @dataclass(frozen=True)
 class Report:
-    """Facts of one finished run; field names are the keys of ``--report``.
+    """Facts of one finished run; ``--report`` has the fields as keys, and ``output_sha256``.
 
     Attributes:
         rows: texts written.
@@ -25,6 +25,7 @@ class Report:
         unknown_only: rows of which the model sees the unknown token only.
         zero: rows whose vector is zero.
         seconds: wall-clock seconds by stage, and of the whole run.
+        rows_per_second: rows by the seconds of embedding alone; likewise ``tokens_per_second``.
         peak_memory_bytes: of this process.
         fingerprint: of the settings, as in the file's own metadata.
     """

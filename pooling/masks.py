@@ -8,15 +8,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def pooled_mask(attention_mask: Tensor, excluded: Tensor) -> Tensor:
-    """Leave tokens out of the pooling, except where that would leave nothing: S = R there.
+def without(attention_mask: Tensor, excluded: Tensor) -> Tensor:
+    """Leave tokens out of a mask, except in texts of which nothing would be left.
 
     Args:
-        attention_mask: ``(batch, tokens)`` bool, the real tokens R.
+        attention_mask: ``(batch, tokens)`` bool.
         excluded: ``(batch, tokens)`` bool, tokens to leave out.
 
     Returns:
-        ``(batch, tokens)`` bool, the pooled tokens S.
+        ``(batch, tokens)`` bool.
     """
     kept = attention_mask & ~excluded
     nothing_left = ~kept.any(dim=1, keepdim=True)

@@ -36,7 +36,7 @@ def cls(tokens: TokenEmbeddings) -> Tensor:
 def last(tokens: TokenEmbeddings) -> Tensor:
     """Take the vector at the last real position, ``(batch, hidden)``: for causal models.
 
-    Source: Neelakantan et al. 2022, Text and Code Embeddings by Contrastive Pre-Training, 2.1.
+    Source: Neelakantan et al. 2022, Text and Code Embeddings by Contrastive Pre-Training.
     """
     from_end = tokens.attention_mask.flip(1).int().argmax(dim=1)
     return _at(tokens, tokens.attention_mask.shape[1] - 1 - from_end)
@@ -48,7 +48,7 @@ def pooler(tokens: TokenEmbeddings) -> Tensor:
     Raises:
         ValueError: the encoder gave no pooler output.
 
-    Source: Devlin et al. 2019, BERT, section 3 (trained with next-sentence prediction).
+    Source: the released code of Devlin et al. 2019, BERT; trained by next-sentence prediction.
     """
     if tokens.pooler_output is None:
         raise ValueError("the encoder gave no pooler output")
@@ -66,7 +66,7 @@ def mean(tokens: TokenEmbeddings) -> Tensor:
 def mean_sqrt_len(tokens: TokenEmbeddings) -> Tensor:
     """Sum over S divided by the square root of its size, ``(batch, hidden)``.
 
-    Source: Arora et al. and DAN-style encoders (Cer et al. 2018, Universal Sentence Encoder, 3.1).
+    Source: Cer et al. 2018, Universal Sentence Encoder, section 3.1.
     """
     summed = select(tokens.hidden_states, tokens.pooled_mask).sum(dim=1)
     return summed / count(tokens.pooled_mask).sqrt()
@@ -75,7 +75,7 @@ def mean_sqrt_len(tokens: TokenEmbeddings) -> Tensor:
 def weighted_mean(tokens: TokenEmbeddings) -> Tensor:
     """Average over S with weights 1, 2, 3, ... along it, ``(batch, hidden)``.
 
-    Source: Muennighoff 2022, SGPT, section 3.
+    Source: Muennighoff 2022, SGPT.
     """
     return _weighted(tokens, tokens.pooled_mask.cumsum(dim=1).float())
 

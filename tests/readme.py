@@ -23,8 +23,8 @@ def render(readme: str) -> str:
 
 
 def command_help() -> str:
-    """Return the help of ``bertpool embed`` as a 112-column terminal without colours shows it."""
-    environment = {**os.environ, "COLUMNS": "112", "NO_COLOR": "1", "TERM": "dumb"}
+    """Return the help of ``bertpool embed`` as a 120-column terminal without colours shows it."""
+    environment = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
     command = [sys.executable, "-m", "bertpool", "embed", "--help"]
     shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return "\n".join(line.rstrip() for line in shown.stdout.strip("\n ").splitlines())

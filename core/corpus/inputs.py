@@ -167,5 +167,6 @@ def _open_raw(name: str) -> io.FileIO:
 def _refuse_signature(shown: str, head: bytes) -> None:
     for signature, (what, command) in SIGNATURES.items():
         if re.match(signature, head):
-            hint = f"; pipe it: {command} FILE | bertpool embed -" if command else ""
+            source = "" if shown == STDIN else f" {shown}"
+            hint = f"; pipe it: {command}{source} | bertpool embed - -o OUT" if command else ""
             raise CorpusError(f"{shown}: looks {what}, not lines of text{hint}")

@@ -32,3 +32,22 @@ def make_batches(
             batch = batch[sizes[batch] == longest]
         yield batch
         start += len(batch)
+
+
+def make_packed_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Yield the indices of each batch, longest texts first, within a budget of real tokens.
+
+    >>> list(make_packed_batches([3, 9, 4, 3], 9))
+    [[1], [2, 0], [3]]
+    """
+    order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
+    batch: list[int] = []
+    tokens = 0
+    for index in order.tolist():
+        if batch and tokens + lengths[index] > batch_tokens:
+            yield batch
+            batch, tokens = [], 0
+        batch.append(index)
+        tokens += lengths[index]
+    if batch:
+        yield batch

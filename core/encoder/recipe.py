@@ -61,6 +61,11 @@ class Recipe:
         """Tell whether the vectors have unit length."""
         return self.stages[-1:] == (Normalize(),)
 
+    @property
+    def folders(self) -> list[str]:
+        """List the folders of the stages that have weights."""
+        return [stage.folder for stage in self.stages if isinstance(stage, Dense)]
+
     def describe(self) -> str:
         """Name all of it in a phrase: ``mean pooling + normalization``."""
         return " + ".join([f"{'+'.join(self.strategies)} pooling", *map(str, self.stages)])
@@ -187,7 +192,7 @@ def _note_difference(
         declared.strategies not in ((), (strategy,)),
         declared.normalize and not normalize,
         declared.prompt and prompt is None,
-        declared.dense or declared.unknown,
+        declared.dense or declared.unknown or declared.lower_case,
     )
     if not any(left_out):
         return
@@ -195,7 +200,7 @@ def _note_difference(
     own = declared.dense[-1].out_features if declared.dense else width
     sizes = "" if own == width else f": {width}-d encoder pooling, not the model's {own}-d vectors"
     _log.warning(
-        "%s declares %s; --strategy %s gives raw pooled vectors%s (--strategy auto follows it)",
+        "%s declares %s; --strategy %s gives pooled vectors without that%s (auto follows it)",
         checkpoint.name,
         declared.describe(),
         strategy,

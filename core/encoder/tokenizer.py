@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import tokenizers
 from bertpool.encoder.checkpoint import Checkpoint
 from bertpool.encoder.limits import LengthLimit
 from bertpool.encoder.recipe import Reading
+from bertpool.encoder.tokenizer_json import OwnTokenizer, read_tokenizer_json
 from bertpool.errors import ModelError
 from tokenizers import normalizers
 
@@ -144,7 +145,7 @@ class Tokenizer:
 
 
 def load_tokenizer(checkpoint: Checkpoint, limit: LengthLimit, reading: Reading) -> Tokenizer:
-    """Load the checkpoint's own tokenizer through transformers.
+    """Load the checkpoint's own tokenizer, through transformers where its file doesn't suffice.
 
     Padding and truncation baked into ``tokenizer.json`` are reset.
 
@@ -152,6 +153,30 @@ def load_tokenizer(checkpoint: Checkpoint, limit: LengthLimit, reading: Reading)
         ModelError: there is no tokenizer, it needs code from the repository, or ``limit`` leaves no
             room for a token.
     """
+    slow: PreTrainedTokenizerBase | None = None
+    own = read_tokenizer_json(checkpoint)
+    if own is None:
+        own, slow = _through_transformers(checkpoint)
+    if reading.lower_case and slow is None:
+        _add_lowercase(own.backend)
+    encode = _fast_encode(own) if slow is None else _slow_encode(slow)
+    return Tokenizer(
+        encode,
+        reading=reading,
+        limit=limit,
+        specials=_count_specials(own, slow, encode),
+        special_ids=own.special_ids - {own.unknown_id},
+        pad_id=own.pad_id if own.pad_id is not None else checkpoint.config.get("pad_token_id") or 0,
+        unknown_id=own.unknown_id,
+        truncate_left=own.truncate_left,
+        vocab_size=_bound(checkpoint, own.size),
+    )
+
+
+def _through_transformers(
+    checkpoint: Checkpoint,
+) -> tuple[OwnTokenizer, PreTrainedTokenizerBase | None]:
+    """Load with transformers; one without a fast backend comes back, too."""
     from transformers import AutoTokenizer
 
     try:
@@ -163,22 +188,21 @@ def load_tokenizer(checkpoint: Checkpoint, limit: LengthLimit, reading: Reading)
         raise ModelError(f"the tokenizer of {checkpoint.name} can't be loaded: {reason}") from error
     if own.is_fast:
         _check_vocabulary(checkpoint, own)
-        if reading.lower_case:
-            _add_lowercase(own.backend_tokenizer)
-    encode = _fast_encode(own) if own.is_fast else _slow_encode(own)
-    unknown: int | None = own.unk_token_id
-    pad: int | None = own.pad_token_id
-    return Tokenizer(
-        encode,
-        reading=reading,
-        limit=limit,
-        specials=_count_specials(own, encode),
-        special_ids=frozenset(own.all_special_ids) - {unknown},
-        pad_id=pad if pad is not None else (checkpoint.config.get("pad_token_id") or 0),
-        unknown_id=unknown,
+        own.backend_tokenizer.no_padding()
+        own.backend_tokenizer.no_truncation()
+    backend: Any = (
+        own.backend_tokenizer if own.is_fast else None
+    )  # a slow one is never asked for it
+    parts = OwnTokenizer(
+        backend=backend,
+        emits_types="token_type_ids" in own.model_input_names,
+        special_ids=frozenset(own.all_special_ids),
+        pad_id=own.pad_token_id,
+        unknown_id=own.unk_token_id,
         truncate_left=own.truncation_side == "left",
-        vocab_size=_bound(checkpoint, len(own)),
+        size=len(own),
     )
+    return parts, None if own.is_fast else own
 
 
 def _bound(checkpoint: Checkpoint, tokens: int) -> int | None:
@@ -207,17 +231,10 @@ def _add_lowercase(backend: tokenizers.Tokenizer) -> None:
         backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), before])
 
 
-def _fast_encode(
-    own: PreTrainedTokenizerBase,
-) -> Encode:
-    backend = own.backend_tokenizer
-    backend.no_padding()
-    backend.no_truncation()
-    emits_types = "token_type_ids" in own.model_input_names
-
+def _fast_encode(own: OwnTokenizer) -> Encode:
     def encode(texts: list[str]) -> list[tuple[Ids, Ids | None]]:
-        encodings = backend.encode_batch_fast(texts)
-        return [(e.ids, e.type_ids if emits_types else None) for e in encodings]
+        encodings = own.backend.encode_batch_fast(texts)
+        return [(e.ids, e.type_ids if own.emits_types else None) for e in encodings]
 
     return encode
 
@@ -235,10 +252,16 @@ def _slow_encode(
     return encode
 
 
-def _count_specials(own: PreTrainedTokenizerBase, encode: Encode) -> Specials:
+def _count_specials(
+    own: OwnTokenizer, slow: PreTrainedTokenizerBase | None, encode: Encode
+) -> Specials:
     """Find the probe's bare ids inside its ids with specials."""
     whole, _ = encode([PROBE])[0]
-    bare: Ids = own(PROBE, add_special_tokens=False)["input_ids"]
+    bare: Ids = (
+        own.backend.encode(PROBE, add_special_tokens=False).ids
+        if slow is None
+        else slow(PROBE, add_special_tokens=False)["input_ids"]
+    )
     extra = len(whole) - len(bare)
     before = next((i for i in range(extra + 1) if whole[i : i + len(bare)] == bare), extra)
     return Specials(before, extra - before)

@@ -46,7 +46,7 @@ def find_destination(output: str | None, inputs: Sequence[str], *, force: bool) 
     """
     path = Path(output) if output is not None else _beside(inputs)
     format_ = FORMATS.get(path.suffix.lower())
-    if format_ is None or output == "-":
+    if format_ is None:
         known = ", ".join(FORMATS)
         raise OutputError(f"--output {path}: unknown suffix; end it in {known}", usage=True)
     sidecar = path.with_name(path.name + ".json") if format_.sidecar else None
@@ -137,6 +137,10 @@ class AtomicFile:
         os.fsync(self.stream.fileno())
         self.stream.close()
 
+    def remove_old(self) -> None:
+        """Remove what is at the path."""
+        self._path.unlink(missing_ok=True)
+
     def commit(self) -> None:
         """Put the finished file at its path."""
         self._partial.replace(self._path)
@@ -157,7 +161,6 @@ class OutputFile:
         self._format = destination.format
         self._file = AtomicFile(destination.path)
         self._sidecar = AtomicFile(destination.sidecar) if destination.sidecar else None
-        self._old_sidecar = destination.sidecar
         self._writer: Writer | None = None
 
     def open(self, layout: Layout) -> None:
@@ -177,15 +180,14 @@ class OutputFile:
         with mapped_errors(self._path, NOTHING_WRITTEN):
             self._writer.close(provenance)
             self._file.finish()
-            if self._sidecar is None or self._old_sidecar is None:
-                self._file.commit()
-                return
-            self._sidecar.stream.write(f"{provenance}\n".encode())
-            self._sidecar.finish()
-            # Never new vectors beside old metadata, at whatever moment the power fails.
-            self._old_sidecar.unlink(missing_ok=True)
+            if self._sidecar is not None:
+                self._sidecar.stream.write(f"{provenance}\n".encode())
+                self._sidecar.finish()
+                # Never new vectors beside old metadata, at whatever moment the power fails.
+                self._sidecar.remove_old()
             self._file.commit()
-            self._sidecar.commit()
+            if self._sidecar is not None:
+                self._sidecar.commit()
 
     def discard(self) -> None:
         """Leave nothing behind, unless it was committed."""

@@ -14,18 +14,26 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class Settings:
-    """All that decides the vectors of given texts. No time, host or absolute path."""
+    """All that decides the vectors of given texts, but the machine. No time, host or path.
+
+    ``stages`` names what follows the pooling, in order; ``modules_sha256`` is of its weights.
+    """
 
     bertpool_version: str
     model: str
     revision: str | None
+    config_sha256: str
     weights_sha256: str
     tokenizer_sha256: str
+    modules_sha256: str | None
     strategies: tuple[str, ...]
     layers: tuple[int, ...]
+    stages: tuple[str, ...]
     exclude_special: bool
     max_length: int
     prompt: str
+    include_prompt: bool
+    lower_case: bool
     normalize: bool
     dimensions: int
     dtype: str
@@ -34,7 +42,7 @@ class Settings:
     blank: str
 
     def fingerprint(self) -> str:
-        """Hash the settings; equal fingerprints mean comparable vectors."""
+        """Hash the settings: vectors of equal fingerprints may be compared."""
         return hashlib.sha256(_canonical(asdict(self)).encode()).hexdigest()
 
 

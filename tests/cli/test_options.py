@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import typer
 from bertpool.cli.app import app, embed
-from bertpool.extract import extract
+from bertpool.pipeline import extract
 
 ONLY_IN_THE_COMMAND = {"report", "quiet", "verbose"}
 ONLY_IN_THE_FUNCTION = {"on_progress"}

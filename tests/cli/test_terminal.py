@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bertpool.cli.messages import VERBOSITY_VARIABLES
 from vectors import read_vectors
 
 Tiny = Callable[[str], Path]
@@ -158,9 +159,13 @@ raise SystemExit(code)
 def test_what_libraries_warn_of_shows_once_when_verbose_and_never_else(
     tiny: Tiny, notes: Path, flag: str, times: int
 ) -> None:
-    command = ["embed", str(notes), "-m", str(tiny("tiny-bert")), flag]
+    command = ["embed", str(notes), "-m", str(tiny("tiny-bin")), flag]
     finished = subprocess.run(
-        [sys.executable, "-c", LIBRARIES, *command], capture_output=True, text=True, check=True
+        [sys.executable, "-c", LIBRARIES, *command],
+        env={name: value for name, value in os.environ.items() if name not in VERBOSITY_VARIABLES},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     names = ("transformers", "huggingface_hub", "some.library", "warnings")
     shown = {name: finished.stderr.count(f"odd {name}") for name in names}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from bertpool.pooling.masks import count, pooled_mask, select
+from bertpool.pooling.masks import count, select, without
 from torch import Tensor
 
 
@@ -37,17 +37,17 @@ def bits(*rows: str) -> Tensor:
 def test_the_pooled_tokens_are_the_real_ones_left_or_all_of_them(
     real: str, excluded: str, pooled: str
 ) -> None:
-    assert torch.equal(pooled_mask(bits(real), bits(excluded)), bits(pooled))
+    assert torch.equal(without(bits(real), bits(excluded)), bits(pooled))
 
 
 def test_a_text_with_nothing_left_changes_no_other_text() -> None:
-    pooled = pooled_mask(bits("111", "110"), bits("101", "110"))
+    pooled = without(bits("111", "110"), bits("101", "110"))
     assert torch.equal(pooled, bits("010", "110"))
 
 
 def test_masks_given_are_left_as_they_were() -> None:
     real, excluded = bits("1110"), bits("1000")
-    pooled_mask(real, excluded)
+    without(real, excluded)
     assert torch.equal(real, bits("1110"))
     assert torch.equal(excluded, bits("1000"))
 

@@ -244,7 +244,7 @@ def test_bytes_of_another_format_are_refused_by_name_whatever_the_suffix(
 def test_the_refusal_of_compressed_bytes_says_how_to_pipe_them(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(MADE[kind](b"hello\n"))
-    assert re.search(rf"{kind} -dc FILE \| bertpool embed -", refusal(path))
+    assert re.search(rf"{kind} -dc {path} \| bertpool embed - -o", refusal(path))
 
 
 def test_plain_text_named_gz_is_read(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ def test_the_stages_are_named_in_a_phrase(tiny: Tiny) -> None:
         "tiny-st-multi": "cls+max+mean pooling",
         "tiny-st-mean-normalize": "mean pooling + normalization",
         "tiny-st-dense": "mean pooling + Dense 32->8",
-        "tiny-st-prompt": "the prompt 'the cat ' + mean pooling",
+        "tiny-st-prompt": "the prompt 'the cat ' + mean pooling without the prompt",
     }
     stages = {name: read_declared(find_checkpoint(str(tiny(name)))).describe() for name in phrases}
     assert stages == phrases

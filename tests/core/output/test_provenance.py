@@ -10,20 +10,25 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from bertpool.corpus.inputs import InputIdentity
-from bertpool.extract import extract
 from bertpool.output.provenance import Settings, provenance_json
+from bertpool.pipeline import extract
 
 SETTINGS = Settings(
     bertpool_version="0.1.0",
     model="owner/name",
     revision="abc",
+    config_sha256="0" * 64,
     weights_sha256="1" * 64,
     tokenizer_sha256="2" * 64,
+    modules_sha256="3" * 64,
     strategies=("mean",),
-    layers=(-1,),
+    layers=(2,),
+    stages=("normalization",),
     exclude_special=False,
     max_length=64,
     prompt="",
+    include_prompt=True,
+    lower_case=False,
     normalize=False,
     dimensions=32,
     dtype="float32",
@@ -34,7 +39,8 @@ SETTINGS = Settings(
 KEYS = {
     "format_version", "fingerprint", "inputs", "rows", "bertpool_version", "model", "revision",
     "weights_sha256", "tokenizer_sha256", "strategies", "layers", "exclude_special", "max_length",
-    "prompt", "normalize", "dimensions", "dtype", "output_dtype", "encoding", "blank",
+    "prompt", "include_prompt", "lower_case", "stages", "modules_sha256", "config_sha256",
+    "normalize", "dimensions", "dtype", "output_dtype", "encoding", "blank",
 }  # fmt: skip
 
 

@@ -76,7 +76,7 @@ class Plan:
 
     @property
     def layout(self) -> Layout:
-        """Describe the output's columns: lines are named where rows don't number them."""
+        """Describe the output's columns; lines are one where row numbers don't give them."""
         several = len(self.inputs) > 1
         return Layout(
             columns=tuple(self.recipe.columns),
@@ -271,7 +271,7 @@ class _Run:
         texts = [text.text for text in window.texts]
         with self._tally.timed("embed"):
             embedded = embedder.embed(texts, on_batch=self._batch_progress(window))
-        self._refuse(window, embedded.finite, f"isn't finite under --dtype {self._plan.dtype}")
+        self._refuse(window, embedded.finite, self._not_finite)
         self._tally.add(embedded)
         self._position = window.bytes_read
         return embedded
@@ -281,6 +281,12 @@ class _Run:
         if not finite.all():
             bad = window.texts[int(np.argmin(finite))]
             raise ModelError(f"row {bad.row} ({bad.source}:{bad.line}): the vector {what}")
+
+    @property
+    def _not_finite(self) -> str:
+        dtype = self._plan.dtype
+        advice = "the model itself overflows" if dtype == "float32" else "try --dtype float32"
+        return f"isn't finite under --dtype {dtype}; {advice}"
 
     def _batch_progress(self, window: Window) -> Callable[[int, int], None]:
         """Turn batches into progress, taking the window's bytes to be spread evenly over it."""
@@ -301,9 +307,10 @@ class _Run:
     def _write(self, window: Window, embedded: Embedded, output: OutputFile) -> None:
         dtype = np.dtype(self._plan.output_dtype)
         with np.errstate(over="ignore"):  # checked in the next line
-            vectors = {name: column.astype(dtype) for name, column in embedded.vectors.items()}
-        finite = finite_rows(vectors.values(), len(window.texts))
-        self._refuse(window, finite, f"is too large for --output-dtype {dtype}")
+            vectors = {n: v.astype(dtype, copy=False) for n, v in embedded.vectors.items()}
+        if dtype != np.float32:
+            finite = finite_rows(vectors.values(), len(window.texts))
+            self._refuse(window, finite, f"is too large for --output-dtype {dtype}")
         rows = Rows(
             ids=np.array([text.row for text in window.texts], dtype=np.int64),
             texts=[text.text for text in window.texts],
@@ -321,8 +328,11 @@ class _Run:
         rows, tally = self._tally.rows, self._tally
         notes = (
             (rows == 0, "the input holds no text: the output is empty"),
-            (tally.unknown_only, f"{tally.unknown_only} of {rows} rows are all unknown tokens"),
-            (tally.zero, f"{tally.zero} of {rows} rows have a zero vector"),
+            (
+                tally.unknown_only,
+                f"nothing but unknown tokens: {tally.unknown_only} of {rows} rows",
+            ),
+            (tally.zero, f"zero vectors: {tally.zero} of {rows} rows"),
         )
         for happened, note in notes:
             if happened:
@@ -360,11 +370,9 @@ class _Run:
 
 def _load(plan: Plan) -> Embedder:
     # Here, not at the top: torch and transformers take seconds, and every check above none.
-    import torch
     from bertpool.embedder import load_embedder
     from bertpool.encoder.device import find_device
 
-    torch.set_num_threads(plan.threads)
     device = find_device(plan.device, plan.dtype)
     _log.info(
         "%s: %s, at most %d tokens (%s), %s on %s, %d threads",
@@ -384,6 +392,7 @@ def _load(plan: Plan) -> Embedder:
         device=device,
         dtype=plan.dtype,
         batch_tokens=plan.batch_tokens,
+        threads=plan.threads,
     )
 
 
@@ -393,13 +402,18 @@ def _settings(plan: Plan) -> Settings:
         bertpool_version=metadata.version("bertpool"),
         model=checkpoint.name,
         revision=checkpoint.revision,
+        config_sha256=checkpoint.config_sha256(),
         weights_sha256=checkpoint.weights_sha256(),
         tokenizer_sha256=checkpoint.tokenizer_sha256(),
+        modules_sha256=checkpoint.modules_sha256(recipe.folders),
         strategies=recipe.strategies,
-        layers=(-1,),
+        layers=(checkpoint.num_layers,),
+        stages=tuple(map(str, recipe.stages)),
         exclude_special=plan.reading.exclude_special,
         max_length=plan.limit.tokens,
         prompt=plan.reading.prompt,
+        include_prompt=plan.reading.include_prompt,
+        lower_case=plan.reading.lower_case,
         normalize=recipe.normalize,
         dimensions=recipe.width,
         dtype=plan.dtype,

@@ -1,0 +1,1 @@
+"""The packed way: the tokens of a batch form one matrix, and no row of it is padding."""

@@ -1,0 +1,151 @@
+"""Attention over packed tokens: one call for each run of texts of equal length, nothing masked.
+
+Shapes: ``packed`` the tokens of a batch, ``texts`` those of one run, ``length`` their tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+# Up to this length bmm-softmax-bmm beats SDPA on a CPU (benchmarks/attention.py); by dtype.
+BMM_UP_TO = {torch.float32: 0, torch.bfloat16: 128}
+QUERY_BLOCK = 128  # queries whose weights are in memory at once, where the weights are wanted
+
+Bias = Callable[[int], Tensor]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Texts of equal length that follow one another in a batch: rows ``start`` to ``end``."""
+
+    start: int
+    texts: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        """Return the row after the last."""
+        return self.start + self.texts * self.length
+
+
+@dataclass(frozen=True)
+class SelfAttention:
+    """Multi-head self-attention between the projections.
+
+    ``bias`` gives the position bias ``(heads, length, length)``, where the model has one.
+    """
+
+    num_heads: int
+    head_size: int
+    bias: Bias | None = None
+
+    def __call__(self, qkv: Tensor, runs: list[Run]) -> Tensor:
+        """Attend within each text: ``(packed, 3 * hidden)`` -> ``(packed, hidden)``."""
+        context = qkv.new_empty(len(qkv), self.num_heads * self.head_size)
+        for run in runs:
+            query, key, value = self._heads(qkv, run)
+            # Written in place: joining the runs afterwards would copy everything once more.
+            self._place(context, run).copy_(self._attend(query, key, value))
+        return context
+
+    def with_received(self, qkv: Tensor, runs: list[Run]) -> tuple[Tensor, list[Tensor]]:
+        """Attend, and return for each run what its tokens receive, ``(texts, length)`` float32.
+
+        Received attention is the mean over heads and queries of the softmax weights. The weights
+        exist for ``QUERY_BLOCK`` queries at a time.
+        """
+        context = qkv.new_empty(len(qkv), self.num_heads * self.head_size)
+        received = []
+        for run in runs:
+            query, key, value = self._heads(qkv, run)
+            total = torch.zeros(run.texts, run.length, device=qkv.device)
+            place = self._place(context, run)
+            for start in range(0, run.length, QUERY_BLOCK):
+                rows = slice(start, start + QUERY_BLOCK)
+                weights = self._weights(query[:, :, rows], key, rows)
+                total += weights.float().sum(dim=(1, 2))
+                place[:, :, rows].copy_(weights @ value)
+            received.append(total / (self.num_heads * run.length))
+        return context, received
+
+    def of_first(self, query: Tensor, key_value: Tensor, runs: list[Run]) -> Tensor:
+        """Attend from each text's first token only.
+
+        Args:
+            query: ``(all texts, hidden)``.
+            key_value: ``(packed, 2 * hidden)``.
+            runs: as the texts follow one another.
+
+        Returns:
+            ``(all texts, hidden)``.
+        """
+        context = torch.empty_like(query)
+        done = 0
+        for run in runs:
+            of_run = slice(done, done + run.texts)
+            first = query[of_run].view(run.texts, self.num_heads, 1, self.head_size)
+            both = key_value[run.start : run.end].view(
+                run.texts, run.length, 2, self.num_heads, self.head_size
+            )
+            key, value = both.permute(2, 0, 3, 1, 4)
+            attended = self._weights(first, key, slice(0, 1)) @ value  # (texts, heads, 1, head)
+            context[of_run] = attended.reshape(run.texts, -1)
+            done += run.texts
+        return context
+
+    def _heads(self, qkv: Tensor, run: Run) -> tuple[Tensor, Tensor, Tensor]:
+        """View a run's rows as query, key, value, each ``(texts, heads, length, head_size)``."""
+        shape = (run.texts, run.length, 3, self.num_heads, self.head_size)
+        query, key, value = qkv[run.start : run.end].view(shape).permute(2, 0, 3, 1, 4)
+        return query, key, value
+
+    def _place(self, context: Tensor, run: Run) -> Tensor:
+        """View where a run's result goes as ``(texts, heads, length, head_size)``."""
+        shape = (run.texts, run.length, self.num_heads, self.head_size)
+        return context[run.start : run.end].view(shape).transpose(1, 2)
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        length = query.shape[2]
+        on_cpu = query.device.type == "cpu"
+        if self.bias is not None or (on_cpu and length <= BMM_UP_TO.get(query.dtype, 0)):
+            return self._weights(query, key, slice(0, length)) @ value
+        return F.scaled_dot_product_attention(query, key, value)
+
+    def _weights(self, query: Tensor, key: Tensor, queries: slice) -> Tensor:
+        """Return softmax weights ``(texts, heads, queries, length)`` of some of the queries."""
+        texts, heads, rows, size = query.shape
+        length = key.shape[2]
+        scale = 1 / math.sqrt(size)
+        flat_query = query.reshape(texts * heads, rows, size)
+        flat_key = key.reshape(texts * heads, length, size).transpose(1, 2)
+        unused = query.new_empty(())
+        scores = torch.baddbmm(unused, flat_query, flat_key, beta=0, alpha=scale)
+        scores = scores.view(texts, heads, rows, length)
+        if self.bias is not None:
+            scores = scores + self.bias(length)[:, queries]
+        return torch.softmax(scores, dim=-1)
+
+
+def relative_position_bias(table: Tensor, length: int) -> Tensor:
+    """Return MPNet's bias ``(heads, length, length)`` from its table ``(buckets, heads)``.
+
+    Half of the buckets are for keys after the query; of each half, one half is exact distances and
+    the other logarithmic up to 128.
+
+    Source: Song et al. 2020, MPNet; the buckets are T5's (Raffel et al. 2020, section 2.1).
+    """
+    positions = torch.arange(length, device=table.device)
+    distance = positions[None, :] - positions[:, None]  # key minus query
+    half = table.shape[0] // 2
+    exact = half // 2
+    away = distance.abs()
+    logarithmic = torch.log(away.clamp_min(1).float() / exact) / math.log(128 / exact)
+    far = (exact + (logarithmic * (half - exact)).long()).clamp_max(half - 1)
+    bucket = torch.where(away < exact, away, far) + (distance > 0) * half
+    return table[bucket].permute(2, 0, 1).contiguous()

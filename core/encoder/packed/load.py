@@ -1,0 +1,56 @@
+"""Load a checkpoint for the packed way."""
+
+from __future__ import annotations
+
+import torch
+from bertpool.encoder.checkpoint import Checkpoint
+from bertpool.encoder.device import Dtype
+from bertpool.encoder.packed.encoder import PackedEncoder, build_encoder
+from bertpool.encoder.packed.families import FAMILIES, read_shape
+from bertpool.encoder.packed.weights import read_weights
+from bertpool.encoder.weight_check import check_pooler
+from bertpool.errors import ModelError
+
+# Batches run side by side up to here; more threads than that go into each batch's operations.
+MAX_WORKERS = 8
+
+
+def load_packed(
+    checkpoint: Checkpoint,
+    *,
+    strategies: frozenset[str],
+    device: torch.device,
+    dtype: Dtype,
+    batch_tokens: int,
+    threads: int,
+) -> PackedEncoder:
+    """Load a checkpoint of a supported family, with every encoder weight found.
+
+    On a CPU each of a few worker threads runs whole batches by itself: there is nothing to
+    synchronize inside an operation, and the number of threads can't change a sum's order.
+
+    Raises:
+        ModelError: the checkpoint isn't whole.
+        PoolingError: a pooler is needed and the checkpoint has none.
+    """
+    workers = min(threads, MAX_WORKERS) if device.type == "cpu" else 1
+    torch.set_num_threads(max(1, threads // workers))
+    family = FAMILIES[checkpoint.config["model_type"]]
+    try:
+        shape = read_shape(checkpoint.config)
+    except KeyError as error:
+        raise ModelError(f"{checkpoint.name}: config.json has no {error}") from error
+    weights = read_weights(checkpoint, family, shape)
+    if "pooler" in strategies:
+        missing = {"pooler.dense.weight", "pooler.dense.bias"} - set(weights)
+        check_pooler(checkpoint, exists=family.pooler, missing=missing)
+    return build_encoder(
+        weights,
+        family,
+        shape,
+        device=device,
+        dtype=getattr(torch, dtype),
+        batch_tokens=batch_tokens,
+        strategies=strategies,
+        workers=workers,
+    )
