@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 
+from bertpool.corpus.inputs import printable_name
 from bertpool.report import Report
 from rich.console import Console
 from rich.text import Text
@@ -24,6 +26,8 @@ def show(label: str, style: str, message: str) -> None:
 
 
 def _escaped(text: str) -> str:
+    with contextlib.suppress(UnicodeError):
+        text = printable_name(text)  # a file name's bytes, whatever the locale made of them
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +24,8 @@ def check_report(
     Raises:
         OutputError: it can't, or it is the output or an input.
     """
+    if report == STDOUT and sys.stdout is None:
+        raise OutputError("--report -: stdout is closed", usage=True)
     if report is None or report == STDOUT:
         return
     check_inputs(inputs)

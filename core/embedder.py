@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from bertpool.encoder.batches import DEFAULT_BATCH_TOKENS
 from bertpool.encoder.checkpoint import Checkpoint
 from bertpool.encoder.declared import Dense, Normalize
 from bertpool.encoder.dense import load_dense
 from bertpool.encoder.device import Dtype
 from bertpool.encoder.encoder import Encoder
-from bertpool.encoder.limits import LengthLimit
 from bertpool.encoder.packed.families import unsupported
 from bertpool.encoder.packed.load import load_packed
-from bertpool.encoder.recipe import Cut, Reading, Recipe, Stage
-from bertpool.encoder.tokenizer import TokenizedText, Tokenizer, load_tokenizer
-from bertpool.output.rows import finite_rows
+from bertpool.encoder.recipe import Cut, Recipe, Stage
+from bertpool.encoder.tokenized import Tokenized, tokenize
+from bertpool.encoder.tokenizer import TokenizedText, Tokenizer
+from bertpool.errors import TextTooLarge
+from bertpool.output.rows import finite_rows, zero_rows
 from bertpool.pooling import pool
 from bertpool.pooling.sentence_embedding import l2_normalize
 from torch import Tensor
@@ -47,6 +51,7 @@ class Embedded:
         distinct: how many different texts there were, each encoded once.
         distinct_tokens: tokens of those.
         slots: token slots that the batches took up, padding included.
+        redone: how many texts overflowed and were encoded again in float32.
     """
 
     vectors: dict[str, npt.NDArray[np.float32]]
@@ -57,6 +62,7 @@ class Embedded:
     distinct: int
     distinct_tokens: int
     slots: int
+    redone: int
 
     @property
     def finite(self) -> npt.NDArray[np.bool_]:
@@ -66,32 +72,28 @@ class Embedded:
     @property
     def zero(self) -> npt.NDArray[np.bool_]:
         """Tell for each text whether one of its vectors is zero."""
-        zero = np.zeros(len(self.n_tokens), dtype=bool)
-        for column in self.vectors.values():
-            zero |= ~column.any(axis=1)
-        return zero
-
-
-@dataclass(frozen=True)
-class Tokenized:
-    """Texts ready for the encoder: the distinct ones, and which of them each text is.
-
-    Equal texts are encoded once; ``places`` holds each text's index among ``texts``.
-    """
-
-    texts: list[TokenizedText]
-    unknown_only: npt.NDArray[np.bool_]
-    places: npt.NDArray[np.int64]
+        return zero_rows(self.vectors.values(), len(self.n_tokens))
 
 
 @dataclass(frozen=True)
 class Embedder:
-    """A loaded model with a recipe: the same texts give the same vectors."""
+    """A loaded model with a recipe: the same texts give the same vectors.
+
+    Attributes:
+        tokenizer: texts -> tokens.
+        encoder: tokens -> token vectors.
+        recipe: token vectors -> vectors.
+        stages: what follows the pooling, as functions.
+        in_float32: loads the same model in float32, for texts that overflow in a half dtype.
+        memory: what was learnt of how much fits.
+    """
 
     tokenizer: Tokenizer
     encoder: Encoder
     recipe: Recipe
     stages: Sequence[Callable[[Tensor], Tensor]] = ()
+    in_float32: Callable[[], Embedder] | None = None
+    memory: Memory = field(default_factory=lambda: Memory())
 
     def embed(self, texts: Sequence[str], *, on_batch: OnBatch = _ignore) -> Embedded:
         """Embed texts; one without any token (possible where a tokenizer adds none) gets zeros.
@@ -103,37 +105,74 @@ class Embedder:
         return self.encode(tokenize(self.tokenizer, texts), on_batch=on_batch)
 
     def encode(self, tokenized: Tokenized, *, on_batch: OnBatch = _ignore) -> Embedded:
-        """Encode and pool texts that are tokenized, as :meth:`embed` does."""
+        """Encode and pool texts that are tokenized, as :meth:`embed` does.
+
+        Raises:
+            TextTooLarge: memory doesn't suffice for one text alone.
+        """
         texts = tokenized.texts
         counts = np.bincount(tokenized.places, minlength=len(texts))
         shape = (len(texts), self.recipe.width)
         vectors = {name: np.zeros(shape, dtype=np.float32) for name in self.recipe.columns}
         present = [i for i, text in enumerate(texts) if text.input_ids]
         slots = 0
-        for batch, columns in self._batches([texts[i] for i in present]):
-            rows = [present[i] for i in batch]
+        for batch, columns in self._batches(texts, present):
             for name, column in columns.items():
-                vectors[name][rows] = column
-            members = [texts[i] for i in rows]
+                vectors[name][batch] = column
+            members = [texts[i] for i in batch]
             slots += self.encoder.slots(members)
             lengths = np.array([len(text.input_ids) for text in members])
-            on_batch(int(counts[rows].sum()), int(lengths @ counts[rows]))
-        return _embedded(tokenized, vectors, slots)
+            on_batch(int(counts[batch].sum()), int(lengths @ counts[batch]))
+        redone = self._redo_overflowed(tokenized, vectors)
+        return _embedded(tokenized, vectors, slots=slots, redone=redone)
+
+    def _redo_overflowed(
+        self, tokenized: Tokenized, vectors: dict[str, npt.NDArray[np.float32]]
+    ) -> npt.NDArray[np.bool_]:
+        """Encode texts again in float32 whose vectors aren't finite; say which they were."""
+        overflowed = ~finite_rows(vectors.values(), len(tokenized.texts))
+        if self.in_float32 is None or not overflowed.any():
+            return np.zeros_like(overflowed)
+        again = self.in_float32().encode(tokenized.only(np.flatnonzero(overflowed)))
+        for name, column in again.vectors.items():
+            vectors[name][overflowed] = column
+        return overflowed
 
     def _batches(
-        self, texts: list[TokenizedText]
+        self, texts: list[TokenizedText], present: list[int]
     ) -> Iterator[tuple[list[int], dict[str, npt.NDArray[np.float32]]]]:
         """Yield each batch's indices with its vectors; several run at once where they may."""
-        batches = list(self.encoder.batches(texts))
-        members = ([texts[i] for i in batch] for batch in batches)
+        own = self.encoder.batches([texts[i] for i in present])
+        batches = [[present[i] for i in batch] for batch in own]
+        run = functools.partial(self._encode_fitting, texts)
         if self.encoder.workers == 1:
-            yield from zip(batches, map(self._encode_batch, members), strict=True)
+            yield from zip(batches, map(run, batches), strict=True)
             return
-        pool = ThreadPoolExecutor(self.encoder.workers)
+        workers = ThreadPoolExecutor(self.encoder.workers)
         try:
-            yield from zip(batches, pool.map(self._encode_batch, members), strict=True)
+            yield from zip(batches, workers.map(run, batches), strict=True)
         finally:
-            pool.shutdown(cancel_futures=True)
+            workers.shutdown(cancel_futures=True)
+
+    def _encode_fitting(
+        self, texts: list[TokenizedText], batch: list[int]
+    ) -> dict[str, npt.NDArray[np.float32]]:
+        """Encode a batch, in halves where memory doesn't suffice, and remember that."""
+        members = [texts[i] for i in batch]
+        slots = self.encoder.slots(members)
+        if slots < self.memory.too_much or len(batch) == 1:
+            try:
+                return self._encode_batch(members)
+            except OUT_OF_MEMORY as error:
+                if not _is_out_of_memory(error):
+                    raise
+                if len(batch) == 1:
+                    raise TextTooLarge(batch[0]) from error
+                self.memory.too_much = min(self.memory.too_much, slots)
+                _log.warning("out of memory with %d tokens in a batch; halving it", slots)
+        middle = len(batch) // 2
+        halves = [self._encode_fitting(texts, half) for half in (batch[:middle], batch[middle:])]
+        return {name: np.concatenate([half[name] for half in halves]) for name in halves[0]}
 
     @torch.inference_mode()
     def _encode_batch(self, texts: list[TokenizedText]) -> dict[str, npt.NDArray[np.float32]]:
@@ -152,19 +191,29 @@ class Embedder:
         return array
 
 
-def tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokenized:
-    """Tokenize each distinct text once."""
-    index: dict[str, int] = {}
-    places = [index.setdefault(text, len(index)) for text in texts]
-    tokenized = tokenizer.encode(list(index))
-    unknown_only = [tokenizer.unknown_only(text) for text in tokenized]
-    return Tokenized(
-        tokenized, np.array(unknown_only, dtype=bool), np.array(places, dtype=np.int64)
+@dataclass
+class Memory:
+    """How many token slots a batch must stay under, learnt from running out of memory."""
+
+    too_much: int = sys.maxsize
+
+
+# torch's own error for CUDA; a CPU's allocator raises a RuntimeError.
+OUT_OF_MEMORY = (torch.OutOfMemoryError, RuntimeError, MemoryError)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return not isinstance(error, RuntimeError) or any(
+        phrase in str(error) for phrase in ("out of memory", "can't allocate memory")
     )
 
 
 def _embedded(
-    tokenized: Tokenized, vectors: dict[str, npt.NDArray[np.float32]], slots: int
+    tokenized: Tokenized,
+    vectors: dict[str, npt.NDArray[np.float32]],
+    *,
+    slots: int,
+    redone: npt.NDArray[np.bool_],
 ) -> Embedded:
     """Give each text what its distinct one has."""
     places = tokenized.places
@@ -180,33 +229,41 @@ def _embedded(
         distinct=len(tokenized.texts),
         distinct_tokens=sum(lengths),
         slots=slots,
+        redone=int(redone[places].sum()),
     )
 
 
 def load_embedder(
     checkpoint: Checkpoint,
+    tokenizer: Tokenizer,
     recipe: Recipe,
-    reading: Reading,
     *,
-    limit: LengthLimit,
     device: torch.device,
-    dtype: Dtype,
-    batch_tokens: int,
+    dtype: Dtype = "float32",
+    batch_tokens: int = DEFAULT_BATCH_TOKENS,
     threads: int = 1,
 ) -> Embedder:
-    """Load tokenizer, encoder and Dense layers, the encoder packed where it can be.
+    """Load encoder and Dense layers, the encoder packed where it can be.
 
     Raises:
         ModelError: something of the checkpoint is missing or broken.
         PoolingError: the checkpoint can't provide a strategy of the recipe.
     """
-    tokenizer = load_tokenizer(checkpoint, limit, reading)
+    load = functools.partial(
+        load_embedder, checkpoint, tokenizer, recipe, device=device, batch_tokens=batch_tokens,
+        threads=threads,
+    )  # fmt: skip
     encoder = _load_encoder(
         checkpoint, tokenizer, recipe, device=device, dtype=dtype, batch_tokens=batch_tokens,
         threads=threads,
     )  # fmt: skip
-    stages = [_load_stage(stage, checkpoint, device) for stage in recipe.stages]
-    return Embedder(tokenizer, encoder, recipe, stages)
+    return Embedder(
+        tokenizer,
+        encoder,
+        recipe,
+        stages=[_load_stage(stage, checkpoint, device) for stage in recipe.stages],
+        in_float32=None if dtype == "float32" else functools.cache(load),
+    )
 
 
 def _load_encoder(

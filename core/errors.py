@@ -25,6 +25,14 @@ class ModelError(BertpoolError):
     """A checkpoint can't be found, isn't whole, or can't do what was asked."""
 
 
+class TextTooLarge(ModelError):
+    """Memory doesn't suffice for one text alone; ``index`` is its place among those given."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(f"text {index} doesn't fit into memory")
+        self.index = index
+
+
 class DeviceError(BertpoolError):
     """The device or number type asked for isn't there."""
 

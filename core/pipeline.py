@@ -11,14 +11,15 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib import metadata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from bertpool.ahead import Ahead
 from bertpool.corpus import Blank, Corpus, Window
 from bertpool.corpus.inputs import check_inputs
 from bertpool.encoder.batches import DEFAULT_BATCH_TOKENS
@@ -26,17 +27,24 @@ from bertpool.encoder.checkpoint import Checkpoint, find_checkpoint
 from bertpool.encoder.device import Dtype, check_device_name
 from bertpool.encoder.limits import LengthLimit, length_limit
 from bertpool.encoder.recipe import Reading, Recipe, check_strategy, make_recipe
-from bertpool.encoder.threads import default_threads
-from bertpool.errors import BertpoolError, CorpusError, ModelError
+from bertpool.encoder.threads import MAX_THREADS, default_threads
+from bertpool.encoder.tokenized import Tokenized, tokenize
+from bertpool.encoder.tokenizer import Tokenizer, load_tokenizer
+from bertpool.errors import BertpoolError, CorpusError, ModelError, TextTooLarge
 from bertpool.output.destination import Destination, OutputFile, find_destination, open_output
 from bertpool.output.provenance import Settings, provenance_json
-from bertpool.output.rows import Layout, OutputDtype, Rows, finite_rows
+from bertpool.output.rows import Layout, OutputDtype, Rows, finite_rows, zero_rows
 from bertpool.report import Report, peak_memory_bytes
 
 if TYPE_CHECKING:
     from bertpool.embedder import Embedded, Embedder
 
 _log = logging.getLogger("bertpool")
+
+T = TypeVar("T")
+END: Any = object()
+# Stages that run at once; "wait" is how long the encoder waited for the others.
+STAGES = ("read", "tokenize", "load", "encode", "write", "wait")
 
 
 @dataclass(frozen=True)
@@ -98,9 +106,10 @@ class Tally:
     unknown_only: int = 0
     zero: int = 0
     slots: int = 0
-    seconds: dict[str, float] = field(
-        default_factory=lambda: {"read": 0.0, "load": 0.0, "embed": 0.0, "write": 0.0}
-    )
+    distinct: int = 0
+    distinct_tokens: int = 0
+    redone: int = 0
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
 
     def add(self, embedded: Embedded) -> None:
         """Count a window."""
@@ -108,8 +117,10 @@ class Tally:
         self.tokens += int(embedded.encoded_tokens.sum())
         self.truncated += int(embedded.truncated.sum())
         self.unknown_only += int(embedded.unknown_only.sum())
-        self.zero += int(embedded.zero.sum())
         self.slots += embedded.slots
+        self.distinct += embedded.distinct
+        self.distinct_tokens += embedded.distinct_tokens
+        self.redone += embedded.redone
 
     @contextlib.contextmanager
     def timed(self, stage: str) -> Iterator[None]:
@@ -219,6 +230,8 @@ def _check_positive(**options: int | None) -> None:
         if value is not None and value < 1:
             option = name.replace("_", "-")
             raise BertpoolError(f"--{option} {value}: give 1 or more", usage=True)
+    if (options["threads"] or 0) > MAX_THREADS:
+        raise BertpoolError(f"--threads: give at most {MAX_THREADS}", usage=True)
 
 
 class _Run:
@@ -234,43 +247,79 @@ class _Run:
         self._position = 0  # bytes of the inputs that are embedded
 
     def execute(self) -> Report:
-        windows = self._windows()
-        # Read first: what can't be decoded near the start shows before seconds of loading.
-        first = list(itertools.islice(windows, 1))
+        """Read, tokenize, encode and write at once, each in its own thread.
+
+        What fails in one of them ends the run with its own message.
+        """
         plan = self._plan
         with (
+            Ahead(self._timed("read", self._corpus.windows())) as reading,
             ThreadPoolExecutor(max_workers=1) as hashing,
-            open_output(plan.destination, plan.layout) as output,
         ):
+            windows = iter(reading)
+            # Waited for: what can't be decoded near the start shows before anything loads.
+            first = list(itertools.islice(windows, 1))
             settings = hashing.submit(_settings, plan)  # beside the loading: hashing takes no GIL
             with self._tally.timed("load"):
-                embedder = _load(plan)
-            for window in itertools.chain(first, windows):
-                self._write(window, self._embed(window, embedder), output)
-            with self._tally.timed("write"):
-                identities = self._corpus.identities
-                output.commit(provenance_json(settings.result(), identities, self._tally.rows))
+                tokenizer = load_tokenizer(plan.checkpoint, plan.limit, plan.reading)
+            with Ahead(self._tokenized(itertools.chain(first, windows), tokenizer)) as tokenized:
+                with self._tally.timed("load"):
+                    embedder = _load(plan, tokenizer)
+                with open_output(plan.destination, plan.layout) as output:
+                    self._embed_all(tokenized, embedder, output)
+                    with self._tally.timed("write"):
+                        identities = self._corpus.identities
+                        rows = self._tally.rows
+                        output.commit(provenance_json(settings.result(), identities, rows))
         self._note_results()
         return self._report(embedder, settings.result())
 
-    def _windows(self) -> Iterator[Window]:
-        windows = self._corpus.windows()
+    def _timed(self, stage: str, items: Iterable[T]) -> Iterator[T]:
+        """Yield items, counting the time that each takes to come."""
+        iterator = iter(items)
         while True:
-            with self._tally.timed("read"):
-                window = next(windows, None)
-            if window is None:
+            with self._tally.timed(stage):
+                item = next(iterator, END)
+            if item is END:
                 return
-            yield window
+            yield item
 
-    def _embed(self, window: Window, embedder: Embedder) -> Embedded:
+    def _tokenized(
+        self, windows: Iterable[Window], tokenizer: Tokenizer
+    ) -> Iterator[tuple[Window, Tokenized]]:
+        for window in windows:
+            with self._tally.timed("tokenize"):
+                tokenized = tokenize(tokenizer, [text.text for text in window.texts])
+            yield window, tokenized
+
+    def _embed_all(
+        self, tokenized: Iterable[tuple[Window, Tokenized]], embedder: Embedder, output: OutputFile
+    ) -> None:
+        """Embed window after window, writing each while the next is embedded."""
+        with ThreadPoolExecutor(max_workers=1) as writing:
+            written: Future[None] | None = None
+            for window, tokens in self._timed("wait", tokenized):
+                embedded = self._embed(window, tokens, embedder)
+                if written is not None:
+                    with self._tally.timed("wait"):
+                        written.result()
+                written = writing.submit(self._write, window, embedded, output)
+            if written is not None:
+                written.result()
+
+    def _embed(self, window: Window, tokenized: Tokenized, embedder: Embedder) -> Embedded:
         """Embed a window and count it.
 
         Raises:
-            ModelError: a vector holds NaN or infinity.
+            ModelError: a vector holds NaN or infinity, or memory doesn't suffice for one text.
         """
-        texts = [text.text for text in window.texts]
-        with self._tally.timed("embed"):
-            embedded = embedder.embed(texts, on_batch=self._batch_progress(window))
+        with self._tally.timed("encode"):
+            try:
+                embedded = embedder.encode(tokenized, on_batch=self._batch_progress(window))
+            except TextTooLarge as error:
+                fits = tokenized.places != error.index
+                self._refuse(window, fits, "doesn't fit into memory; pass a lower --max-length")
+                raise
         self._refuse(window, embedded.finite, self._not_finite)
         self._tally.add(embedded)
         self._position = window.bytes_read
@@ -280,13 +329,13 @@ class _Run:
     def _refuse(window: Window, finite: npt.NDArray[np.bool_], what: str) -> None:
         if not finite.all():
             bad = window.texts[int(np.argmin(finite))]
-            raise ModelError(f"row {bad.row} ({bad.source}:{bad.line}): the vector {what}")
+            raise ModelError(f"row {bad.row} ({bad.source}:{bad.line}): {what}")
 
     @property
     def _not_finite(self) -> str:
         dtype = self._plan.dtype
         advice = "the model itself overflows" if dtype == "float32" else "try --dtype float32"
-        return f"isn't finite under --dtype {dtype}; {advice}"
+        return f"the vector isn't finite under --dtype {dtype}; {advice}"
 
     def _batch_progress(self, window: Window) -> Callable[[int, int], None]:
         """Turn batches into progress, taking the window's bytes to be spread evenly over it."""
@@ -310,7 +359,8 @@ class _Run:
             vectors = {n: v.astype(dtype, copy=False) for n, v in embedded.vectors.items()}
         if dtype != np.float32:
             finite = finite_rows(vectors.values(), len(window.texts))
-            self._refuse(window, finite, f"is too large for --output-dtype {dtype}")
+            self._refuse(window, finite, f"the vector is too large for --output-dtype {dtype}")
+        self._tally.zero += int(zero_rows(vectors.values(), len(window.texts)).sum())
         rows = Rows(
             ids=np.array([text.row for text in window.texts], dtype=np.int64),
             texts=[text.text for text in window.texts],
@@ -332,6 +382,7 @@ class _Run:
                 tally.unknown_only,
                 f"nothing but unknown tokens: {tally.unknown_only} of {rows} rows",
             ),
+            (tally.redone, f"overflowed and done again in float32: {tally.redone} of {rows} rows"),
             (tally.zero, f"zero vectors: {tally.zero} of {rows} rows"),
         )
         for happened, note in notes:
@@ -341,7 +392,7 @@ class _Run:
     def _report(self, embedder: Embedder, settings: Settings) -> Report:
         seconds = time.perf_counter() - self._started
         plan, tally = self._plan, self._tally
-        embedding = tally.seconds["embed"] or 1.0
+        embedding = tally.seconds["encode"] or 1.0
         return Report(
             output=str(plan.destination.path),
             output_bytes=plan.destination.path.stat().st_size,
@@ -349,11 +400,13 @@ class _Run:
             dimensions=plan.recipe.width,
             strategies=plan.recipe.strategies,
             tokens=tally.tokens,
-            padding_share=1 - tally.tokens / tally.slots if tally.slots else 0.0,
+            padding_share=1 - tally.distinct_tokens / tally.slots if tally.slots else 0.0,
+            distinct=tally.distinct,
             blank=self._corpus.blank,
             truncated=tally.truncated,
             unknown_only=tally.unknown_only,
             zero=tally.zero,
+            redone=tally.redone,
             max_length=plan.limit.tokens,
             model=plan.checkpoint.name,
             device=str(embedder.encoder.device),
@@ -368,8 +421,8 @@ class _Run:
         )
 
 
-def _load(plan: Plan) -> Embedder:
-    # Here, not at the top: torch and transformers take seconds, and every check above none.
+def _load(plan: Plan, tokenizer: Tokenizer) -> Embedder:
+    # Here, not at the top: torch takes a second, and every check above none.
     from bertpool.embedder import load_embedder
     from bertpool.encoder.device import find_device
 
@@ -386,9 +439,8 @@ def _load(plan: Plan) -> Embedder:
     )
     return load_embedder(
         plan.checkpoint,
+        tokenizer,
         plan.recipe,
-        plan.reading,
-        limit=plan.limit,
         device=device,
         dtype=plan.dtype,
         batch_tokens=plan.batch_tokens,

@@ -20,11 +20,13 @@ class Report:
         rows: texts written.
         tokens: tokens that the model saw.
         padding_share: share of the model's token slots that held padding.
+        distinct: different texts, window by window: each is encoded once.
         blank: blank texts, kept or skipped.
         truncated: rows that lost tokens to ``max_length``.
         unknown_only: rows of which the model sees the unknown token only.
         zero: rows whose vector is zero.
-        seconds: wall-clock seconds by stage, and of the whole run.
+        redone: rows that overflowed in a half dtype and were encoded again in float32.
+        seconds: wall-clock seconds of each stage, which run at once, and of the whole run.
         rows_per_second: rows by the seconds of embedding alone; likewise ``tokens_per_second``.
         peak_memory_bytes: of this process.
         fingerprint: of the settings, as in the file's own metadata.
@@ -37,10 +39,12 @@ class Report:
     strategies: tuple[str, ...]
     tokens: int
     padding_share: float
+    distinct: int
     blank: int
     truncated: int
     unknown_only: int
     zero: int
+    redone: int
     max_length: int
     model: str
     device: str

@@ -13,6 +13,7 @@ from bertpool.encoder.checkpoint import find_checkpoint
 from bertpool.encoder.device import Dtype
 from bertpool.encoder.limits import length_limit
 from bertpool.encoder.recipe import make_recipe
+from bertpool.encoder.tokenizer import load_tokenizer
 
 
 def load(
@@ -45,9 +46,8 @@ def load(
     )
     return load_embedder(
         checkpoint,
+        load_tokenizer(checkpoint, length_limit(checkpoint, max_length), reading),
         recipe,
-        reading,
-        limit=length_limit(checkpoint, max_length),
         device=torch.device(device),
         dtype=dtype,
         batch_tokens=batch_tokens,

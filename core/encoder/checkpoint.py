@@ -122,6 +122,18 @@ def read_json(path: Path) -> Any:
         raise ModelError(f"{path}: can't be read as JSON ({error})") from error
 
 
+def read_object(path: Path) -> Mapping[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        ModelError: it is something else, or can't be read.
+    """
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise ModelError(f"{path}: not a JSON object")
+    return content
+
+
 def _checked(path: Path, content: Any, key: str, kind: type) -> Mapping[str, Any]:
     """Return a JSON object that holds ``key`` as it should."""
     if not isinstance(content, dict) or not isinstance(content.get(key), kind):
@@ -203,9 +215,7 @@ def _open_directory(root: Path, *, name: str | None, revision: str | None) -> Ch
     directory = _transformer_directory(root)
     if not (directory / "config.json").is_file():
         raise ModelError(f"no config.json in {directory}: not a model's directory", usage=True)
-    config = read_json(directory / "config.json")
-    if not isinstance(config, dict):
-        raise ModelError(f"{directory / 'config.json'}: not a JSON object")
+    config = read_object(directory / "config.json")
     return Checkpoint(root, directory, name or root.resolve().name, revision, config)
 
 
@@ -250,7 +260,7 @@ def _has_module(folder: Path, module: Module) -> bool:
         return True  # these have no files of their own
     if not (folder / "config.json").is_file():
         return False
-    return "out_features" not in read_json(folder / "config.json") or bool(find_weights(folder))
+    return "out_features" not in read_object(folder / "config.json") or bool(find_weights(folder))
 
 
 def _packaged_default() -> Path | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertpool.encoder.checkpoint import Checkpoint, Module, read_json, read_modules
+from bertpool.encoder.checkpoint import Checkpoint, Module, read_modules, read_object
 from bertpool.errors import ModelError
 
 # Both spellings of a Pooling module's modes, in the order in which their vectors are concatenated.
@@ -19,6 +19,10 @@ POOLING_MODES = {
     "weighted_mean": ("pooling_mode_weightedmean_tokens", "weightedmean"),
     "last": ("pooling_mode_lasttoken", "lasttoken"),
 }
+SENTENCE_CONFIG = "config_sentence_transformers.json"
+# Keys of a module's configuration that change how model or tokenizer are loaded.
+OVERRIDES = ("config_args", "model_args", "tokenizer_args", "model_kwargs", "config_kwargs",
+             "processor_kwargs", "processing_kwargs")  # fmt: skip
 WITHOUT_EFFECT = ("Transformer", "Dropout")
 # sentence-transformers reads the first of these that there is.
 TRANSFORMER_CONFIGS = (
@@ -59,8 +63,8 @@ class Declared:
     """The stages after the encoder that a checkpoint declares.
 
     ``strategies`` is empty when no pooling is declared; several are concatenated. ``stages`` follow
-    it in order. ``unknown`` names modules that bertpool can't apply. ``prompt`` goes before every
-    text.
+    it in order. ``unknown`` names what bertpool can't apply. ``prompt`` goes before every text.
+    ``truncate_dim`` is how many dimensions are kept in the end.
     """
 
     strategies: tuple[str, ...] = ()
@@ -69,6 +73,7 @@ class Declared:
     unknown: tuple[str, ...] = ()
     prompt: str = ""
     lower_case: bool = False
+    truncate_dim: int | None = None
 
     @property
     def dense(self) -> tuple[Dense, ...]:
@@ -108,13 +113,19 @@ def read_declared(checkpoint: Checkpoint) -> Declared:
             stages.append(dense)
         elif module.kind not in (*WITHOUT_EFFECT, "Pooling"):
             unknown.append("Dense on token vectors" if module.kind == "Dense" else module.kind)
+    kinds = [module.kind for module in modules]
+    unknown += ["a second Pooling"] * (kinds.count("Pooling") > 1)
+    sentence_config = transformer_config(checkpoint)[1]
+    unknown += [key for key in OVERRIDES if sentence_config.get(key)]
+    own = _optional_json(checkpoint.root / SENTENCE_CONFIG)
     return Declared(
         strategies=_declared_strategies(pooling),
         include_prompt=bool(pooling.get("include_prompt", True)),
         stages=tuple(stages),
         unknown=tuple(unknown),
-        prompt=_default_prompt(checkpoint),
-        lower_case=bool(transformer_config(checkpoint)[1].get("do_lower_case", False)),
+        prompt=_default_prompt(own),
+        lower_case=bool(sentence_config.get("do_lower_case", False)),
+        truncate_dim=own.get("truncate_dim"),
     )
 
 
@@ -130,7 +141,7 @@ def _module_config(
     checkpoint: Checkpoint, modules: Sequence[Module], kind: str
 ) -> Mapping[str, Any]:
     folder = next((module.folder for module in modules if module.kind == kind), None)
-    return {} if folder is None else _object(checkpoint.root / folder / "config.json")
+    return {} if folder is None else read_object(checkpoint.root / folder / "config.json")
 
 
 def _declared_strategies(pooling: Mapping[str, Any]) -> tuple[str, ...]:
@@ -146,7 +157,7 @@ def _declared_strategies(pooling: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _read_dense(checkpoint: Checkpoint, folder: str) -> Dense | None:
     """Read a Dense module, or None for one that isn't on sentence vectors."""
-    config = _object(checkpoint.root / folder / "config.json")
+    config = read_object(checkpoint.root / folder / "config.json")
     if config.get("module_input_name") not in (None, "sentence_embedding"):
         return None
     if not {"in_features", "out_features"} <= set(config):
@@ -161,24 +172,18 @@ def _read_dense(checkpoint: Checkpoint, folder: str) -> Dense | None:
     )
 
 
-def _default_prompt(checkpoint: Checkpoint) -> str:
-    path = checkpoint.root / "config_sentence_transformers.json"
-    config = _optional_json(path)
+def _default_prompt(config: Mapping[str, Any]) -> str:
     name = config.get("default_prompt_name")
+    prompts = config.get("prompts") or {}
     if name is None:
         return ""
-    prompt: str | None = (config.get("prompts") or {}).get(name)
-    if prompt is None:
-        raise ModelError(f"{path.name} names the default prompt {name!r}, which it doesn't hold")
+    if not isinstance(prompts, dict) or not isinstance(prompts.get(name), str):
+        raise ModelError(
+            f"{SENTENCE_CONFIG} names the default prompt {name!r}, and holds no such text"
+        )
+    prompt: str = prompts[name]
     return prompt
 
 
 def _optional_json(path: Path) -> Mapping[str, Any]:
-    return _object(path) if path.is_file() else {}
-
-
-def _object(path: Path) -> Mapping[str, Any]:
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise ModelError(f"{path}: not a JSON object")
-    return content
+    return read_object(path) if path.is_file() else {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bertpool.encoder.checkpoint import Checkpoint, read_json
+from bertpool.encoder.checkpoint import Checkpoint, read_object
 from bertpool.encoder.declared import transformer_config
 from bertpool.errors import ModelError
 
@@ -75,7 +75,7 @@ def length_limit(checkpoint: Checkpoint, max_length: int | None = None) -> Lengt
     if max_length is not None:
         return _explicit_limit(checkpoint, max_length, positions)
     tokenizer_config = checkpoint.directory / "tokenizer_config.json"
-    tokenizer = read_json(tokenizer_config) if tokenizer_config.is_file() else {}
+    tokenizer = read_object(tokenizer_config) if tokenizer_config.is_file() else {}
     name, sentence_config = transformer_config(checkpoint)
     declared = {
         name: sentence_config.get("max_seq_length"),

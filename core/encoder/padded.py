@@ -86,7 +86,7 @@ class PaddedEncoder:
             ModelError: the model's output isn't one vector for each token.
         """
         inputs, mask, prompt, excluded = self._pad(texts)
-        output = self._model(**inputs, **self._wanted())
+        output = self._model(**inputs, **self._wanted(), return_dict=True)
         hidden_states = getattr(output, "last_hidden_state", None)
         if hidden_states is None or hidden_states.shape[:2] != mask.shape:
             name = type(self._model).__name__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import dataclass
 
 from bertpool.encoder.checkpoint import Checkpoint
@@ -11,6 +12,7 @@ from bertpool.errors import ModelError, PoolingError
 from bertpool.pooling.sentence_embedding import ACTIVATIONS
 from bertpool.pooling.strategies import AUTO, STRATEGIES
 
+ONE_TOKEN = ("cls", "pooler", "last")
 HIDDEN_SIZE_KEYS = ("hidden_size", "dim", "d_model", "n_embd")
 
 _log = logging.getLogger("bertpool")
@@ -106,7 +108,7 @@ def make_recipe(
         ModelError: ``dimensions`` is more than there are.
     """
     check_strategy(strategy)
-    _check_prompt(prompt)
+    prompt = _decoded(prompt)
     declared = read_declared(checkpoint)
     followed = declared if strategy == AUTO else Declared()
     if strategy == AUTO:
@@ -114,10 +116,12 @@ def make_recipe(
     else:
         _note_difference(checkpoint, declared, strategy, normalize=normalize, prompt=prompt)
     strategies = (followed.strategies or ("mean",)) if strategy == AUTO else (strategy,)
+    if exclude_special and (whole := [name for name in strategies if name in ONE_TOKEN]):
+        _log.warning("--exclude-special has no effect on %s: it takes one token", whole[0])
     full = _full_width(checkpoint, strategies, followed.dense)
     recipe = Recipe(
         columns={"embedding": strategies},
-        width=_cut_width(full, dimensions),
+        width=_cut_width(full, followed.truncate_dim if dimensions is None else dimensions),
         stages=_stages(followed, normalize=normalize, dimensions=dimensions),
     )
     reading = Reading(
@@ -155,13 +159,16 @@ def _stages(
     if dimensions is not None:
         before_last = len(stages) - (stages[-1:] == [Normalize()])
         stages.insert(before_last, Cut(dimensions))
+    elif declared.truncate_dim is not None:
+        stages.append(Cut(declared.truncate_dim))  # where sentence-transformers cuts: at the end
     return tuple(stages)
 
 
-def _check_prompt(prompt: str | None) -> None:
+def _decoded(prompt: str | None) -> str | None:
+    """Read an argument's bytes as UTF-8, whatever the locale made of them."""
     try:
-        (prompt or "").encode()
-    except UnicodeEncodeError as error:
+        return None if prompt is None else os.fsencode(prompt).decode()
+    except UnicodeError as error:
         raise ModelError("--prompt: not UTF-8", usage=True) from error
 
 
@@ -170,7 +177,8 @@ def _check_applicable(declared: Declared) -> None:
     unknown += [
         f"Dense with {d.activation}" for d in declared.dense if d.activation not in ACTIVATIONS
     ]
-    if not declared.include_prompt and "weighted_mean" in declared.strategies:
+    unprompted = declared.prompt and not declared.include_prompt
+    if unprompted and "weighted_mean" in declared.strategies:
         unknown.append("weighted_mean pooling without the prompt")
     if unknown:
         raise PoolingError(

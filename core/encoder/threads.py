@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+MAX_THREADS = 1024  # far more than help, and more than that the thread pools refuse
 CGROUP = Path("/sys/fs/cgroup")
 TOPOLOGY = Path("/sys/devices/system/cpu")
 
@@ -14,7 +15,7 @@ def default_threads(*, cgroup: Path = CGROUP, topology: Path = TOPOLOGY) -> int:
     # OpenMP allows a list, one number for each level of nesting.
     wish = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if wish.isdecimal() and int(wish) > 0:
-        return int(wish)
+        return min(int(wish), MAX_THREADS)
     quota = cgroup_quota(cgroup)
     cores = physical_cores(allowed_cpus(), topology)
     return max(1, min(cores, int(quota))) if quota else max(1, cores)

@@ -183,7 +183,7 @@ def _through_transformers(
         own: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             checkpoint.directory, local_files_only=True, trust_remote_code=False
         )
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except (OSError, ValueError, KeyError, ImportError, AttributeError, TypeError) as error:
         reason = str(error).strip().split("\n")[0]
         raise ModelError(f"the tokenizer of {checkpoint.name} can't be loaded: {reason}") from error
     if own.is_fast:

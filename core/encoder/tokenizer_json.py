@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tokenizers
-from bertpool.encoder.checkpoint import Checkpoint, read_json
+from bertpool.encoder.checkpoint import Checkpoint, read_object
 
 Json = Mapping[str, Any]
 
@@ -145,7 +145,7 @@ def read_tokenizer_json(checkpoint: Checkpoint) -> OwnTokenizer | None:
     files = [checkpoint.directory / name for name in ("tokenizer.json", "tokenizer_config.json")]
     if not all(file.is_file() for file in files):
         return None
-    content, config = (read_json(file) for file in files)
+    content, config = (read_object(file) for file in files)
     default = CLASSES.get(str(checkpoint.config.get("model_type")), "")
     name = str(config.get("tokenizer_class") or default).removesuffix("Fast")
     if name not in AGREEMENT or config.get("auto_map") or checkpoint.config.get("auto_map"):

@@ -26,6 +26,7 @@ class Destination:
     path: Path
     format: OutputFormat
     sidecar: Path | None
+    replace: bool
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -50,7 +51,7 @@ def find_destination(output: str | None, inputs: Sequence[str], *, force: bool) 
         known = ", ".join(FORMATS)
         raise OutputError(f"--output {path}: unknown suffix; end it in {known}", usage=True)
     sidecar = path.with_name(path.name + ".json") if format_.sidecar else None
-    destination = Destination(path, format_, sidecar)
+    destination = Destination(path, format_, sidecar, replace=force)
     for target in destination.files:
         check_target(target, inputs, force=force)
     return destination
@@ -117,8 +118,9 @@ class AtomicFile:
     It grows under a hidden name in the same folder; a link at the path keeps pointing where it did.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, replace: bool = True) -> None:
         self._path = resolved(path)
+        self._replace = replace
         # A name of its own for each run, and short: the path's own name may be as long as can be.
         token = f"{self._path.name[:40]}.{secrets.token_hex(4)}"
         self._partial = self._path.with_name(f".{token}.partial")
@@ -138,11 +140,26 @@ class AtomicFile:
         self.stream.close()
 
     def remove_old(self) -> None:
-        """Remove what is at the path."""
-        self._path.unlink(missing_ok=True)
+        """Remove what is at the path, where that is to be replaced."""
+        if self._replace:
+            self._path.unlink(missing_ok=True)
 
     def commit(self) -> None:
-        """Put the finished file at its path."""
+        """Put the finished file at its path.
+
+        Raises:
+            FileExistsError: another run has put one there, and it isn't to be replaced.
+        """
+        if not self._replace:
+            try:
+                os.link(self._partial, self._path)  # unlike a rename, this never replaces
+            except FileExistsError:
+                raise
+            except OSError:  # a file system without links
+                if self._path.exists():
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
+            else:
+                return
         self._partial.replace(self._path)
 
     def discard(self) -> None:
@@ -159,8 +176,10 @@ class OutputFile:
     def __init__(self, destination: Destination) -> None:
         self._path = destination.path
         self._format = destination.format
-        self._file = AtomicFile(destination.path)
-        self._sidecar = AtomicFile(destination.sidecar) if destination.sidecar else None
+        self._file = AtomicFile(destination.path, replace=destination.replace)
+        self._sidecar: AtomicFile | None = None
+        if destination.sidecar is not None:
+            self._sidecar = AtomicFile(destination.sidecar, replace=destination.replace)
         self._writer: Writer | None = None
 
     def open(self, layout: Layout) -> None:

@@ -49,6 +49,14 @@ def finite_rows(columns: Iterable[Floats], rows: int) -> npt.NDArray[np.bool_]:
     return finite
 
 
+def zero_rows(columns: Iterable[Floats], rows: int) -> npt.NDArray[np.bool_]:
+    """Tell for each row whether one of its vectors, ``(rows, width)`` a column, is zero."""
+    zero = np.zeros(rows, dtype=bool)
+    for column in columns:
+        zero |= ~column.any(axis=1)
+    return zero
+
+
 class Writer(Protocol):
     """Writes rows into an open binary file; one implementation a format."""
 

@@ -139,6 +139,7 @@ def test_weighting_by_position_without_the_prompt_is_refused(tiny: Tiny, tmp_pat
     # sentence-transformers counts the prompt's positions there, bertpool those that are pooled.
     pooling = {"pooling_mode": "weightedmean", "include_prompt": False}
     directory = with_modules(tiny, tmp_path, ["Pooling"], pooling=pooling)
+    write(directory, "config_sentence_transformers.json", **PROMPT)
     with pytest.raises(PoolingError, match="weighted_mean pooling without the prompt"):
         load(directory, strategy="auto")
 

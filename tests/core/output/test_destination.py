@@ -414,9 +414,19 @@ file.commit()
 """
 
 
-def test_two_runs_at_once_leave_one_whole_file(tmp_path: Path) -> None:
+def test_of_two_runs_at_once_the_second_doesnt_replace_the_firsts_file(tmp_path: Path) -> None:
     path = tmp_path / "v.parquet"
-    with open_output(find_destination(str(path), [], force=False), LAYOUT) as output:
+    destination = find_destination(str(path), [], force=False)
+    with pytest.raises(OutputError, match="exists"), open_output(destination, LAYOUT) as output:
+        output.write(make_rows(7))
+        subprocess.run([sys.executable, "-c", OTHER_RUN, path], check=True)
+        output.commit("{}")
+    assert content(tmp_path) == {"v.parquet": b"other"}
+
+
+def test_of_two_runs_at_once_under_force_the_last_is_there_whole(tmp_path: Path) -> None:
+    path = tmp_path / "v.parquet"
+    with open_output(find_destination(str(path), [], force=True), LAYOUT) as output:
         output.write(make_rows(7))
         subprocess.run([sys.executable, "-c", OTHER_RUN, path], check=True)
         assert path.read_bytes() == b"other"
