@@ -416,11 +416,11 @@ file.commit()
 
 def test_of_two_runs_at_once_the_second_doesnt_replace_the_firsts_file(tmp_path: Path) -> None:
     path = tmp_path / "v.parquet"
-    destination = find_destination(str(path), [], force=False)
-    with pytest.raises(OutputError, match="exists"), open_output(destination, LAYOUT) as output:
+    with open_output(find_destination(str(path), [], force=False), LAYOUT) as output:
         output.write(make_rows(7))
         subprocess.run([sys.executable, "-c", OTHER_RUN, path], check=True)
-        output.commit("{}")
+        with pytest.raises(OutputError, match="exists"):
+            output.commit("{}")
     assert content(tmp_path) == {"v.parquet": b"other"}
 
 
