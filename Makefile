@@ -1,9 +1,10 @@
 PYTHON ?= python3
+CORPUS ?= sample_data/corpus.txt
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: demo test check readme install-dev minilm clean
+.PHONY: demo test check bench readme install-dev minilm clean
 
 demo: minilm
 	$(PIP) install -c constraints.txt .
@@ -17,6 +18,12 @@ check: install-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pyright
+
+# Interleaved with its peers, in one run; CORPUS takes any files of lines.
+bench: minilm
+	rm -rf build
+	$(PIP) install -c constraints.txt -e '.[bench]'
+	$(BIN)/python benchmarks/bench.py $(CORPUS)
 
 # The generated parts of README.md.
 readme: install-dev

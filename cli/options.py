@@ -130,7 +130,7 @@ BatchTokens = Annotated[
     int | None,
     _option(
         "--batch-tokens", help="Token slots in a batch.", panel=_COMPUTE,
-        show_default="4096",
+        show_default="what runs best",
     ),
 ]  # fmt: skip
 Output = Annotated[

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import torch
-from bertpool.encoder.batches import DEFAULT_BATCH_TOKENS
+from bertpool.encoder.batches import PADDED_BATCH_TOKENS
 from bertpool.encoder.checkpoint import Checkpoint
 from bertpool.encoder.declared import Dense, Normalize
 from bertpool.encoder.dense import load_dense
@@ -240,7 +240,7 @@ def load_embedder(
     *,
     device: torch.device,
     dtype: Dtype = "float32",
-    batch_tokens: int = DEFAULT_BATCH_TOKENS,
+    batch_tokens: int | None = None,
     threads: int = 1,
 ) -> Embedder:
     """Load encoder and Dense layers, the encoder packed where it can be.
@@ -273,7 +273,7 @@ def _load_encoder(
     *,
     device: torch.device,
     dtype: Dtype,
-    batch_tokens: int,
+    batch_tokens: int | None,
     threads: int,
 ) -> Encoder:
     """Choose the packed way, or the padded one for what the packed doesn't have."""
@@ -300,7 +300,7 @@ def _load_encoder(
         needs=recipe.needs,
         device=device,
         dtype=dtype,
-        batch_tokens=batch_tokens,
+        batch_tokens=batch_tokens or PADDED_BATCH_TOKENS,
     )
 
 

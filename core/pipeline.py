@@ -22,7 +22,6 @@ import numpy.typing as npt
 from bertpool.ahead import Ahead
 from bertpool.corpus import Blank, Corpus, Window
 from bertpool.corpus.inputs import check_inputs
-from bertpool.encoder.batches import DEFAULT_BATCH_TOKENS
 from bertpool.encoder.checkpoint import Checkpoint, find_checkpoint
 from bertpool.encoder.device import Dtype, check_device_name
 from bertpool.encoder.limits import LengthLimit, length_limit
@@ -80,7 +79,7 @@ class Plan:
     dtype: Dtype
     output_dtype: OutputDtype
     threads: int
-    batch_tokens: int
+    batch_tokens: int | None
 
     @property
     def layout(self) -> Layout:
@@ -173,7 +172,7 @@ def extract(
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
         dtype: of weights and hidden states; pooling sums in float32 whatever it is.
         threads: CPU threads; None is ``OMP_NUM_THREADS``, else the cores this process may use.
-        batch_tokens: token slots in a batch.
+        batch_tokens: token slots in a batch; None is what was measured to run best.
         encoding: of the inputs.
         blank: what to do with blank texts.
         output: ``.parquet`` or ``.npy``; None is the input's name with ``.parquet``.
@@ -213,7 +212,7 @@ def extract(
         dtype=dtype,
         output_dtype=output_dtype,
         threads=threads or default_threads(),
-        batch_tokens=batch_tokens or DEFAULT_BATCH_TOKENS,
+        batch_tokens=batch_tokens,
     )
     return _Run(plan, on_progress).execute()
 

@@ -13,8 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Up to this length bmm-softmax-bmm beats SDPA on a CPU (benchmarks/attention.py); by dtype.
-BMM_UP_TO = {torch.float32: 0, torch.bfloat16: 128}
+# Up to this length bmm-softmax-bmm beats SDPA on a CPU without matrix units; with them (AMX) SDPA
+# is the faster at every length. By dtype; measured, and fixed, so that equal runs give equal bits.
+BMM_UP_TO = {torch.float32: 64, torch.bfloat16: 256}
+HAS_MATRIX_UNITS = bool(torch.cpu._is_amx_tile_supported())
 QUERY_BLOCK = 128  # queries whose weights are in memory at once, where the weights are wanted
 
 Bias = Callable[[int], Tensor]
@@ -47,7 +49,7 @@ class SelfAttention:
 
     def __call__(self, qkv: Tensor, runs: list[Run]) -> Tensor:
         """Attend within each text: ``(packed, 3 * hidden)`` -> ``(packed, hidden)``."""
-        context = qkv.new_empty(len(qkv), self.num_heads * self.head_size)
+        context = self._context(qkv)
         for run in runs:
             query, key, value = self._heads(qkv, run)
             # Written in place: joining the runs afterwards would copy everything once more.
@@ -60,7 +62,7 @@ class SelfAttention:
         Received attention is the mean over heads and queries of the softmax weights. The weights
         exist for ``QUERY_BLOCK`` queries at a time.
         """
-        context = qkv.new_empty(len(qkv), self.num_heads * self.head_size)
+        context = self._context(qkv)
         received = []
         for run in runs:
             query, key, value = self._heads(qkv, run)
@@ -94,10 +96,14 @@ class SelfAttention:
                 run.texts, run.length, 2, self.num_heads, self.head_size
             )
             key, value = both.permute(2, 0, 3, 1, 4)
-            attended = self._weights(first, key, slice(0, 1)) @ value  # (texts, heads, 1, head)
+            attended = self._attend(first, key, value)  # (texts, heads, 1, head)
             context[of_run] = attended.reshape(run.texts, -1)
             done += run.texts
         return context
+
+    def _context(self, qkv: Tensor) -> Tensor:
+        """Return room for the result; rows after the last text are filler, and stay zero."""
+        return qkv.new_zeros(len(qkv), self.num_heads * self.head_size)
 
     def _heads(self, qkv: Tensor, run: Run) -> tuple[Tensor, Tensor, Tensor]:
         """View a run's rows as query, key, value, each ``(texts, heads, length, head_size)``."""
@@ -111,10 +117,10 @@ class SelfAttention:
         return context[run.start : run.end].view(shape).transpose(1, 2)
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        length = query.shape[2]
-        on_cpu = query.device.type == "cpu"
-        if self.bias is not None or (on_cpu and length <= BMM_UP_TO.get(query.dtype, 0)):
-            return self._weights(query, key, slice(0, length)) @ value
+        length = key.shape[2]
+        prefers_bmm = query.device.type == "cpu" and not HAS_MATRIX_UNITS
+        if self.bias is not None or (prefers_bmm and length <= BMM_UP_TO.get(query.dtype, 0)):
+            return self._weights(query, key, slice(0, query.shape[2])) @ value
         return F.scaled_dot_product_attention(query, key, value)
 
     def _weights(self, query: Tensor, key: Tensor, queries: slice) -> Tensor:

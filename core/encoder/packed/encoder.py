@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from bertpool.encoder.batches import make_packed_batches
 from bertpool.encoder.packed.attention import Run, SelfAttention, relative_position_bias
 from bertpool.encoder.packed.families import Family, Shape
-from bertpool.encoder.packed.linear import Linear
+from bertpool.encoder.packed.linear import Linear, fill_tile
 from bertpool.encoder.tokenizer import TokenizedText
 from bertpool.pooling import TokenEmbeddings
 from bertpool.pooling.masks import without
@@ -48,33 +48,40 @@ class Layer:
 
     def __call__(self, x: Tensor, runs: list[Run], attention: SelfAttention) -> Tensor:
         """Run the layer on ``(packed, hidden)``."""
-        return self._after_attention(attention(self.query_key_value(x), runs), x)
+        return self.after_attention(attention(self.query_key_value(x), runs), x)
 
     def with_received(
         self, x: Tensor, runs: list[Run], attention: SelfAttention
     ) -> tuple[Tensor, list[Tensor]]:
         """Run the layer and return what attention each token received, run by run."""
         context, received = attention.with_received(self.query_key_value(x), runs)
-        return self._after_attention(context, x), received
+        return self.after_attention(context, x), received
 
-    def of_first(self, x: Tensor, runs: list[Run], attention: SelfAttention) -> Tensor:
-        """Run the layer for each text's first token: ``(packed, hidden)`` -> ``(texts, hidden)``.
-
-        Keys and values need every token; everything after them one row a text.
-        """
-        first = first_rows(runs, x.device)
-        query_key_value = self.query_key_value(x)
-        hidden = x.shape[1]
-        query, key_value = query_key_value[:, :hidden], query_key_value[:, hidden:]
-        context = attention.of_first(query[first], key_value, runs)
-        return self._after_attention(context, x[first])
-
-    def _after_attention(self, context: Tensor, x: Tensor) -> Tensor:
+    def after_attention(self, context: Tensor, x: Tensor) -> Tensor:
+        """Project, add, normalize, feed forward: row by row, ``(rows, hidden)``."""
         x = self.attention_norm(self.attention_output(context, x))
         summed = x
         for up, down in self.feed_forward:
             summed = down(up(x), summed)
         return self.output_norm(summed)
+
+
+@dataclass(frozen=True)
+class FirstTokenLayer:
+    """The last layer, run for each text's first token only.
+
+    Keys and values need every token; everything else is one row a text.
+    """
+
+    query: Linear
+    key_value: Linear
+    layer: Layer
+
+    def __call__(self, x: Tensor, runs: list[Run], attention: SelfAttention) -> Tensor:
+        """Run the layer: ``(packed, hidden)`` -> ``(texts, hidden)``."""
+        first = x[first_rows(runs, x.device)]
+        context = attention.of_first(self.query(first), self.key_value(x), runs)
+        return self.layer.after_attention(context, first)
 
 
 def first_rows(runs: list[Run], device: torch.device) -> Tensor:
@@ -100,6 +107,8 @@ class Embeddings:
         if self.types is not None:
             x = x + (self.types[0] if types is None else F.embedding(types, self.types))
         x = self.norm(x).to(self.dtype)
+        if self.dtype == torch.bfloat16 and x.device.type == "cpu":
+            x = fill_tile(x)  # once here, not in every layer
         return x if self.projection is None else self.projection(x)
 
 
@@ -115,6 +124,7 @@ class PackedEncoder:
     embeddings: Embeddings
     layers: Sequence[Layer]
     attention: SelfAttention
+    first_token_layer: FirstTokenLayer | None
     pooler: Linear | None
     batch_tokens: int
     strategies: frozenset[str]
@@ -147,8 +157,8 @@ class PackedEncoder:
         self, x: Tensor, runs: list[Run], texts: Sequence[TokenizedText]
     ) -> Iterator[TokenEmbeddings]:
         last = self.layers[-1]
-        if self.strategies <= FIRST_TOKEN and not any(text.prompt_tokens for text in texts):
-            x = last.of_first(x, runs, self.attention)
+        if self.first_token_layer and not any(text.prompt_tokens for text in texts):
+            x = self.first_token_layer(x, runs, self.attention)
             only = torch.ones(len(x), 1, dtype=torch.bool, device=self.device)
             yield TokenEmbeddings(x.unsqueeze(1), only, only, None, self._pool(x))
             return
@@ -245,13 +255,20 @@ def build_encoder(
     batch_tokens: int,
     strategies: frozenset[str],
     workers: int = 1,
+    last_layer: int | None = None,
 ) -> PackedEncoder:
-    """Put an encoder together from its weights, prepacked for the device."""
+    """Put an encoder together from its weights, prepacked for the device.
+
+    Layers after ``last_layer`` (from 1; None is the last) are neither built nor run.
+    """
     build = _Builder(weights, family, shape, device, dtype)
+    layers = [build.layer(index) for index in range(last_layer or shape.num_layers)]
+    only_first = strategies <= FIRST_TOKEN
     return PackedEncoder(
         shape=shape,
         embeddings=build.embeddings(),
-        layers=[build.layer(index) for index in range(shape.num_layers)],
+        layers=layers,
+        first_token_layer=build.first_token_layer(layers) if only_first else None,
         attention=SelfAttention(shape.num_heads, shape.head_size, build.position_bias()),
         pooler=build.pooler() if "pooler" in strategies else None,
         batch_tokens=batch_tokens,
@@ -293,6 +310,15 @@ class _Builder:
             attention_norm=self._norm(prefix + names.attention_norm),
             feed_forward=self._feed_forward(prefix + names.up, prefix + names.down),
             output_norm=self._norm(prefix + names.output_norm),
+        )
+
+    def first_token_layer(self, layers: Sequence[Layer]) -> FirstTokenLayer:
+        names = self.family.layer
+        prefix = names.prefix.format(len(layers) - 1)
+        return FirstTokenLayer(
+            query=self._linear(prefix + names.query),
+            key_value=self._linear(prefix + names.key, prefix + names.value),
+            layer=layers[-1],
         )
 
     def pooler(self) -> Linear:

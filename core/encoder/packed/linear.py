@@ -17,8 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-TILE_ROWS = 256  # rows of a bfloat16 tile; small enough for one core's cache
-PACKED_FOR_ROWS = 1024  # rows that oneDNN lays the weights out for
+TILE_ROWS = 1024  # rows of a bfloat16 tile, and what oneDNN lays weights out for
 CHECK_ROWS = 4
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -55,14 +54,14 @@ class Linear:
         """Apply the layer to ``(rows, in_features)``; the residual is ``(rows, out_features)``."""
         if self._packed is None:
             return self._fallback(x, residual)
-        if not self._tiled:
-            return self._onednn(x, residual) if len(x) != 1 else self._single(x, residual)
-        return self._in_tiles(x, residual)
+        if self._tiled and len(x) != TILE_ROWS:
+            return self._in_tiles(x, residual)
+        return self._onednn(x, residual) if len(x) != 1 else self._single(x, residual)
 
     def _prepack(self) -> None:
         """Lay out the weights for oneDNN, and keep that only if it computes the same layer."""
         try:
-            self._packed = torch.ops.mkldnn._reorder_linear_weight(self._weight, PACKED_FOR_ROWS)
+            self._packed = torch.ops.mkldnn._reorder_linear_weight(self._weight, TILE_ROWS)
             x = torch.linspace(-1, 1, CHECK_ROWS * self._weight.shape[1], dtype=torch.float32)
             x = x.view(CHECK_ROWS, -1).to(self._weight.dtype)
             same = torch.allclose(self(x).float(), self._fallback(x, None).float(), 5e-2, 1e-1)
@@ -91,8 +90,8 @@ class Linear:
         result = x.new_empty(rows, self._weight.shape[0])
         for start in range(0, rows, TILE_ROWS):
             end = min(start + TILE_ROWS, rows)
-            tile = _filled(x[start:end])
-            added = None if residual is None else _filled(residual[start:end])
+            tile = fill_tile(x[start:end])
+            added = None if residual is None else fill_tile(residual[start:end])
             result[start:end] = self._onednn(tile, added)[: end - start]
         return result
 
@@ -103,7 +102,7 @@ class Linear:
         return result if residual is None else result + residual
 
 
-def _filled(rows: Tensor) -> Tensor:
-    """Return a tile of ``TILE_ROWS``, filled up with zero rows."""
-    missing = TILE_ROWS - len(rows)
+def fill_tile(rows: Tensor) -> Tensor:
+    """Fill up to whole tiles of ``TILE_ROWS`` with zero rows."""
+    missing = -len(rows) % TILE_ROWS
     return F.pad(rows, (0, 0, 0, missing)) if missing else rows

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import torch
+from bertpool.encoder.batches import PACKED_BATCH_TOKENS
 from bertpool.encoder.checkpoint import Checkpoint
 from bertpool.encoder.device import Dtype
 from bertpool.encoder.packed.encoder import PackedEncoder, build_encoder
-from bertpool.encoder.packed.families import FAMILIES, read_shape
+from bertpool.encoder.packed.families import FAMILIES, Shape, read_shape
 from bertpool.encoder.packed.weights import read_weights
 from bertpool.encoder.weight_check import check_pooler
 from bertpool.errors import ModelError
 
 # Batches run side by side up to here; more threads than that go into each batch's operations.
 MAX_WORKERS = 8
+MOST_CUDA_TOKENS = 65_536  # more fill no GPU better, and make a window's progress jump
 
 
 def load_packed(
@@ -21,7 +23,7 @@ def load_packed(
     strategies: frozenset[str],
     device: torch.device,
     dtype: Dtype,
-    batch_tokens: int,
+    batch_tokens: int | None,
     threads: int,
 ) -> PackedEncoder:
     """Load a checkpoint of a supported family, with every encoder weight found.
@@ -50,7 +52,16 @@ def load_packed(
         shape,
         device=device,
         dtype=getattr(torch, dtype),
-        batch_tokens=batch_tokens,
+        batch_tokens=batch_tokens or _default_batch_tokens(shape, device),
         strategies=strategies,
         workers=workers,
     )
+
+
+def _default_batch_tokens(shape: Shape, device: torch.device) -> int:
+    """Return the budget that suits a core's cache, or half of a GPU's free memory."""
+    if device.type == "cpu":
+        return PACKED_BATCH_TOKENS
+    free, _ = torch.cuda.mem_get_info(device)
+    token_bytes = 4 * (8 * shape.hidden_size + 2 * shape.intermediate_size)
+    return min(MOST_CUDA_TOKENS, max(PACKED_BATCH_TOKENS, free // (2 * token_bytes)))
