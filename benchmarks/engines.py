@@ -21,6 +21,7 @@ from bertpool.encoder.tokenizer import load_tokenizer
 Vectors = npt.NDArray[np.float32]
 Encode = Callable[[Sequence[str]], Vectors]
 BATCH_TOKENS = 4096  # slots of a padded batch
+NAMES = ("input_ids", "attention_mask", "token_type_ids")
 ST_BATCH_SIZES = (8, 16, 32, 64, 128)
 
 
@@ -118,31 +119,52 @@ def _torch_model(directory: Path) -> Any:
     return model.eval()
 
 
+class _HiddenStates(torch.nn.Module):
+    """The model as exporters like it: positional inputs, one output."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self._model = model
+
+    def forward(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor
+    ) -> torch.Tensor:
+        """Return the last hidden states."""
+        inputs = dict(zip(NAMES, (input_ids, attention_mask, token_type_ids), strict=True))
+        hidden: torch.Tensor = self._model(**inputs).last_hidden_state
+        return hidden
+
+
+def _example() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return inputs with padding: traced on a mask of ones, the mask would be left out."""
+    ids = torch.ones(2, 8, dtype=torch.long)
+    mask = ids.clone()
+    mask[1, 4:] = 0
+    return ids, mask, torch.zeros_like(ids)
+
+
 def onnx_runtime(directory: Path, threads: int, probe: Sequence[str]) -> Encode:
     """Return ONNX Runtime on an export of the checkpoint."""
     import onnxruntime
 
-    names = ["input_ids", "attention_mask", "token_type_ids"]
-    example = torch.ones(2, 8, dtype=torch.long)
     batch, tokens = torch.export.Dim("batch"), torch.export.Dim("tokens", max=512)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         torch.onnx.export(
-            _torch_model(directory),
-            (),
+            _HiddenStates(_torch_model(directory)),
+            _example(),
             path,
-            kwargs={name: example for name in names},
-            dynamic_shapes={name: {0: batch, 1: tokens} for name in names},
+            input_names=NAMES,
+            dynamic_shapes=({0: batch, 1: tokens},) * len(NAMES),
             dynamo=True,
             verbose=False,
         )
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    wanted = {one.name for one in session.get_inputs()}
 
     def forward(*arrays: npt.NDArray[np.int64]) -> npt.NDArray[np.floating]:
-        feed = {k: v for k, v in zip(names, arrays, strict=True) if k in wanted}
+        feed = dict(zip(NAMES, arrays, strict=True))
         hidden: npt.NDArray[np.floating] = session.run(None, feed)[0]
         return hidden
 
@@ -155,10 +177,8 @@ def openvino(precision: str) -> Callable[[Path, int, Sequence[str]], Encode]:
     def load(directory: Path, threads: int, probe: Sequence[str]) -> Encode:
         import openvino
 
-        example = torch.ones(2, 8, dtype=torch.long)
-        names = ("input_ids", "attention_mask", "token_type_ids")
         model = openvino.convert_model(
-            _torch_model(directory), example_input={name: example for name in names}
+            _HiddenStates(_torch_model(directory)), example_input=_example()
         )
         compiled = openvino.Core().compile_model(
             model,

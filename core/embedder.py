@@ -168,7 +168,8 @@ class Embedder:
                     raise
                 if len(batch) == 1:
                     raise TextTooLarge(batch[0]) from error
-                self.memory.too_much = min(self.memory.too_much, slots)
+                # Well below what failed: pieces a token smaller would fail one after another.
+                self.memory.too_much = min(self.memory.too_much, slots * 3 // 4)
                 _log.warning("out of memory with %d tokens in a batch; halving it", slots)
         middle = len(batch) // 2
         halves = [self._encode_fitting(texts, half) for half in (batch[:middle], batch[middle:])]

@@ -5,9 +5,11 @@ Shapes: ``packed`` the tokens of a batch, ``texts`` those of one run, ``length``
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -49,12 +51,28 @@ class SelfAttention:
 
     def __call__(self, qkv: Tensor, runs: list[Run]) -> Tensor:
         """Attend within each text: ``(packed, 3 * hidden)`` -> ``(packed, hidden)``."""
+        if self._takes_all_lengths(qkv):
+            return self._at_once(qkv, runs)
         context = self._context(qkv)
         for run in runs:
             query, key, value = self._heads(qkv, run)
             # Written in place: joining the runs afterwards would copy everything once more.
             self._place(context, run).copy_(self._attend(query, key, value))
         return context
+
+    def _takes_all_lengths(self, qkv: Tensor) -> bool:
+        """Tell whether one kernel takes texts of every length: flash attention, half precision."""
+        half = qkv.dtype in (torch.float16, torch.bfloat16)
+        return qkv.is_cuda and half and self.bias is None and varlen_attention() is not None
+
+    def _at_once(self, qkv: Tensor, runs: list[Run]) -> Tensor:
+        """Attend within all texts in one call."""
+        attend: Any = varlen_attention()
+        query, key, value = qkv.view(len(qkv), 3, self.num_heads, self.head_size).unbind(1)
+        ends = cumulative_lengths(runs).to(qkv.device, non_blocking=True)
+        longest = max(run.length for run in runs)
+        context: Tensor = attend(query, key, value, ends, ends, longest, longest)
+        return context.reshape(len(qkv), -1)
 
     def with_received(self, qkv: Tensor, runs: list[Run]) -> tuple[Tensor, list[Tensor]]:
         """Attend, and return for each run what its tokens receive, ``(texts, length)`` float32.
@@ -136,6 +154,26 @@ class SelfAttention:
         if self.bias is not None:
             scores = scores + self.bias(length)[:, queries]
         return torch.softmax(scores, dim=-1)
+
+
+@functools.cache
+def varlen_attention() -> Callable[..., Any] | None:
+    """Return torch's attention over several lengths, where this release has it."""
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return None
+    return varlen_attn
+
+
+def cumulative_lengths(runs: list[Run]) -> Tensor:
+    """Return where each text starts, and where the last ends, ``(texts + 1)`` int32.
+
+    >>> cumulative_lengths([Run(0, 2, 3), Run(6, 1, 2)]).tolist()
+    [0, 3, 6, 8]
+    """
+    lengths = torch.tensor([run.length for run in runs for _ in range(run.texts)])
+    return F.pad(lengths.cumsum(0), (1, 0)).int()
 
 
 def relative_position_bias(table: Tensor, length: int) -> Tensor:
