@@ -224,7 +224,7 @@ def _embedded(
     return Embedded(
         vectors={name: column[places] for name, column in vectors.items()},
         n_tokens=n_tokens,
-        truncated=n_tokens > encoded,
+        truncated=np.array([text.truncated for text in tokenized.texts], dtype=bool)[places],
         encoded_tokens=encoded,
         unknown_only=tokenized.unknown_only[places],
         distinct=len(tokenized.texts),

@@ -1,4 +1,4 @@
-"""What may follow the pooling: a dense layer, fewer dimensions, unit length."""
+"""What may follow the pooling: activations of dense layers, unit length."""
 
 from __future__ import annotations
 
@@ -16,19 +16,6 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "Sigmoid": lambda x: x.sigmoid(),
     "ReLU": lambda x: x.relu(),
 }
-
-
-def dense(vectors: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
-    """Apply ``activation(x W^T + b)``.
-
-    Args:
-        vectors: ``(batch, in_features)`` float32.
-        weight: ``(out_features, in_features)``, as ``torch.nn.Linear`` stores it.
-        bias: ``(out_features)`` or None.
-        activation: a key of ``ACTIVATIONS``.
-    """
-    projected = vectors @ weight.T
-    return ACTIVATIONS[activation](projected if bias is None else projected + bias)
 
 
 def l2_normalize(vectors: Tensor) -> Tensor:

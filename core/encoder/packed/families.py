@@ -36,7 +36,6 @@ class Family:
         layer: names of a layer's weights.
         settings: this family's names of settings, where they aren't BERT's.
         pooler: the checkpoint may hold ``pooler.dense``.
-        ignored: keys of the encoder that hold no weights that are used.
     """
 
     prefix: str
