@@ -6,20 +6,17 @@ import errno
 import os
 import signal
 import sys
-from types import FrameType
 
 import typer
 from bertpool.cli.app import app
 from bertpool.cli.messages import show_error
+from bertpool.cli.signals import interrupt_on_signals
 from bertpool.errors import BertpoolError, Interrupted
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
 
 
 def main() -> None:
     """Run ``bertpool`` with the arguments of this process and exit with its code."""
-    for number in SIGNALS:
-        _interrupt_on(number)
+    interrupt_on_signals()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -47,31 +44,6 @@ def run(arguments: list[str]) -> int:
         return 1
     except Interrupted as interrupted:
         return _end_interrupted(interrupted)
-
-
-def _interrupt_on(number: int) -> None:
-    """Make a signal end the run the way an error does, unless it is ignored (as under nohup)."""
-    if number != signal.SIGPIPE and signal.getsignal(number) == signal.SIG_IGN:
-        return
-    signal.signal(number, _interrupt)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    if number == signal.SIGPIPE and not _reader_gone():
-        return  # a network connection broke, which its own library handles
-    for other in SIGNALS:
-        signal.signal(other, signal.SIG_IGN)  # cleaning up is quick and must not be cut short
-    raise Interrupted(number)
-
-
-def _reader_gone() -> bool:
-    """Tell whether nobody reads stdout or stderr any more."""
-    import select
-
-    poll = select.poll()
-    for descriptor in (1, 2):
-        poll.register(descriptor, 0)
-    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def _end_interrupted(interrupted: Interrupted) -> int:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 from bertpool.cli.messages import show
+from bertpool.cli.signals import raise_if_interrupted
 from bertpool.pipeline import OnProgress, Progress
 from rich.console import Console
 from rich.progress import (
@@ -23,15 +24,16 @@ PLAIN_INTERVAL = 10.0  # seconds between plain lines
 NARROW = 70  # columns; below this only the counts fit
 
 
-def _ignore(progress: Progress) -> None:
+def _show_nothing(progress: Progress) -> None:
     """Take progress and show nothing."""
+    raise_if_interrupted()
 
 
 @contextlib.contextmanager
 def shown_progress(console: Console, *, quiet: bool) -> Iterator[OnProgress]:
     """Give a function that shows progress as this console can."""
     if quiet:
-        yield _ignore
+        yield _show_nothing
     elif console.is_terminal and not console.is_dumb_terminal:
         with _bar(console) as bar:
             yield _BarProgress(bar)
@@ -61,6 +63,7 @@ class _BarProgress:
         self._task = bar.add_task("", total=None, counts="loading the model")
 
     def __call__(self, progress: Progress) -> None:
+        raise_if_interrupted()
         if progress.share is not None:
             self._bar.update(self._task, total=1.0, completed=progress.share)
         self._bar.update(self._task, counts=_counts(progress, time.monotonic() - self._started))
@@ -73,6 +76,7 @@ class _PlainProgress:
         self._started = self._shown = time.monotonic()
 
     def __call__(self, progress: Progress) -> None:
+        raise_if_interrupted()
         now = time.monotonic()
         if now - self._shown >= PLAIN_INTERVAL:
             self._shown = now

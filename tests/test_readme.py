@@ -16,6 +16,12 @@ TEXT = readme.README.read_text()
 ROOT = readme.README.parent
 
 
+def copy_sample_data(folder: Path) -> None:
+    """Copy the inputs, without what `make demo` may have made of them."""
+    made = shutil.ignore_patterns("*.parquet")
+    shutil.copytree(ROOT / "sample_data", folder / "sample_data", ignore=made)
+
+
 def _without_timings(text: str) -> str:
     """Blank out seconds, rates, and what depends on the machine."""
     text = re.sub(r"\d+\.\d s, embedding at [\d,]+", "? s, embedding at ?", text)
@@ -38,7 +44,7 @@ def test_every_strategy_has_its_row(strategy: str) -> None:
 def test_the_example_run_shows_its_true_output(
     shell: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    shutil.copytree(ROOT / "sample_data", tmp_path / "sample_data")
+    copy_sample_data(tmp_path)
     (block,) = re.findall(r"```console\n\$ (.*?)```", TEXT, re.DOTALL)
     command, expected = block.split("\n", 1)
     finished = shell(command, cwd=tmp_path, BERTPOOL_DEVICE="cpu")
@@ -49,7 +55,7 @@ def test_the_example_run_shows_its_true_output(
 def test_the_python_example_reads_the_vectors(
     shell: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    shutil.copytree(ROOT / "sample_data", tmp_path / "sample_data")
+    copy_sample_data(tmp_path)
     (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     (tmp_path / "example.py").write_text(code.replace("vectors.shape", "print(vectors.shape)"))
     finished = shell(
