@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import tiny_models
 import torch
+
+# Commands that are started here inherit what is ignored: under nohup, or in a script's background,
+# they would rightly ignore these signals, too, and no test could end them.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Tiny models gain nothing by more, and on busy cores every operation would wait for the others.
 torch.set_num_threads(1)
