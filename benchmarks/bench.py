@@ -21,9 +21,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
-from bertpool.embedder import Embedder
 from bertpool.encoder.checkpoint import Checkpoint, find_checkpoint
-from bertpool.encoder.recipe import Recipe
 from bertpool.encoder.threads import default_threads
 from bertpool.encoder.tokenized import tokenize
 from engines import ENGINES, Encode, load_bertpool
@@ -203,15 +201,13 @@ def worst_cosine(vectors: np.ndarray, exact: np.ndarray) -> float:
 def work_table(checkpoint: Checkpoint, file: Path, threads: int) -> Iterator[str]:
     """Compare strategies, layers and repeats by their encoder time."""
     texts = file.read_text(encoding="utf-8").split("\n")[:-1]
-    embedders = {
-        name: load_bertpool(checkpoint.directory, strategy=name, dtype="float32", threads=threads)
-        for name in ("mean", "cls", "max", "attention")
-    }
+    load = functools.partial(load_bertpool, checkpoint.directory, dtype="float32", threads=threads)
+    embedders = {name: load(strategy=name) for name in ("mean", "cls", "max", "attention")}
+    embedders["five strategies at once"] = load(strategy=FIVE)
+    embedders["layer 3 of 6"] = load(strategy="mean", layer=3)
     mean = embedders["mean"]
     texts = enough(texts, lambda some: mean.embed(some).vectors["embedding"])
     repeated = [text for pair in zip(texts, texts, strict=True) for text in pair][: len(texts)]
-    embedders["five strategies at once"] = five_at_once(checkpoint, mean, threads)
-    embedders["layer 3 of 6"] = until_layer(checkpoint, mean, 3, threads)
     torch.set_num_threads(1)
     tokens = tokenize(mean.tokenizer, texts)
     runs = {n: lambda e=e: e.encode(tokens) for n, e in embedders.items()}
@@ -224,24 +220,6 @@ def work_table(checkpoint: Checkpoint, file: Path, threads: int) -> Iterator[str
     yield "| " + " | ".join(seconds) + " |"
     yield "|" + "---|" * len(seconds)
     yield "| " + " | ".join(f"{spent / seconds['mean']:.2f}" for spent in seconds.values()) + " |"
-
-
-def five_at_once(checkpoint: Checkpoint, mean: Embedder, threads: int) -> Embedder:
-    """Return an embedder that pools by five strategies in one pass."""
-    from bertpool.embedder import load_embedder
-
-    recipe = Recipe({name: (name,) for name in FIVE}, mean.recipe.width)
-    return load_embedder(
-        checkpoint, mean.tokenizer, recipe, device=torch.device("cpu"), threads=threads
-    )
-
-
-def until_layer(checkpoint: Checkpoint, mean: Embedder, layer: int, threads: int) -> Embedder:
-    """Return an embedder that runs no layer past one."""
-    from dataclasses import replace
-
-    encoder = mean.encoder
-    return replace(mean, encoder=replace(encoder, layers=encoder.layers[:layer]))  # type: ignore[type-var,attr-defined]
 
 
 def process_table(checkpoint: Checkpoint, file: Path) -> Iterator[str]:

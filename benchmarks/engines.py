@@ -15,7 +15,7 @@ from bertpool.embedder import Embedder, load_embedder
 from bertpool.encoder.batches import make_batches
 from bertpool.encoder.checkpoint import find_checkpoint
 from bertpool.encoder.limits import length_limit
-from bertpool.encoder.recipe import make_recipe
+from bertpool.encoder.recipe import Named, make_recipe
 from bertpool.encoder.tokenizer import load_tokenizer
 
 Vectors = npt.NDArray[np.float32]
@@ -25,12 +25,15 @@ NAMES = ("input_ids", "attention_mask", "token_type_ids")
 ST_BATCH_SIZES = (8, 16, 32, 64, 128)
 
 
-def load_bertpool(directory: Path, *, strategy: str, dtype: Any, threads: int) -> Embedder:
+def load_bertpool(
+    directory: Path, *, strategy: Named, dtype: Any, threads: int, layer: Named = -1
+) -> Embedder:
     """Load bertpool as its command does."""
     checkpoint = find_checkpoint(str(directory))
     recipe, reading = make_recipe(
         checkpoint,
         strategy=strategy,
+        layer=layer,
         exclude_special=False,
         prompt=None,
         normalize=None,

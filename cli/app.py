@@ -45,7 +45,8 @@ def embed(
     model: options.Model = None,
     revision: options.Revision = None,
     offline: options.Offline = False,
-    strategy: options.Strategy = "auto",
+    strategy: options.Strategy = ["auto"],  # noqa: B006 - Typer reads it, nobody changes it
+    layer: options.Layer = ["-1"],  # noqa: B006
     exclude_special: options.ExcludeSpecial = False,
     max_length: options.MaxLength = None,
     prompt: options.Prompt = None,
@@ -74,7 +75,7 @@ def embed(
     with shown_progress(stderr, quiet=quiet) as on_progress:
         result = extract(
             inputs or [], encoding=encoding, blank=blank, model=model, revision=revision,
-            offline=offline, strategy=strategy, exclude_special=exclude_special,
+            offline=offline, strategy=strategy, layer=layer, exclude_special=exclude_special,
             max_length=max_length, prompt=prompt, normalize=normalize, dimensions=dimensions,
             output_dtype=output_dtype, device=device, dtype=dtype, threads=threads,
             batch_tokens=batch_tokens, output=output, force=force, text=text,

@@ -58,16 +58,27 @@ Revision = Annotated[
 ]
 Offline = Annotated[bool, _option("--offline", help="Never reach for the network.", panel=_MODEL)]
 Strategy = Annotated[
-    str,
+    list[str],
     _option(
         "--strategy", "-s",
         help=f"How token vectors become one: {', '.join((AUTO, *STRATEGIES))}. auto does what the "
-        "checkpoint declares; the others give the raw pooled vector.",
+        "checkpoint declares; the others give the raw pooled vector. Several (cls,mean) give a "
+        "column each.",
         panel=_MODEL,
         autocompletion=_complete_strategy,
         metavar="NAME",
     ),
 ]  # fmt: skip
+Layer = Annotated[
+    list[str],
+    _option(
+        "--layer",
+        help="Whose token vectors: 0 the embeddings, 1, 2, ... or -1 the last, -2, ...; the "
+        "averages first-last, last-4. Several (-1,-2) give a column each.",
+        panel=_MODEL,
+        metavar="K",
+    ),
+]
 ExcludeSpecial = Annotated[
     bool,
     _option("--exclude-special", help="Pool without [CLS], [SEP] and their like.", panel=_MODEL),

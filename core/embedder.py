@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from bertpool.encoder.declared import Dense, Normalize
 from bertpool.encoder.dense import load_dense
 from bertpool.encoder.device import Dtype
 from bertpool.encoder.encoder import Encoder
+from bertpool.encoder.layers import Layers
 from bertpool.encoder.packed.families import unsupported
 from bertpool.encoder.packed.load import load_packed
 from bertpool.encoder.recipe import Cut, Recipe, Stage
@@ -178,11 +180,16 @@ class Embedder:
     @torch.inference_mode()
     def _encode_batch(self, texts: list[TokenizedText]) -> dict[str, npt.NDArray[np.float32]]:
         """Encode and pool one batch; blocks are joined first, so that what follows runs once."""
-        blocks = [pool(block, self.recipe.strategies) for block in self.encoder.encode(texts)]
-        pooled = {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
+        blocks: dict[tuple[Layers, str], list[Tensor]] = defaultdict(list)
+        for layers, block in self.encoder.encode(texts):
+            for strategy, vectors in pool(block, self.recipe.strategies_of(layers)).items():
+                blocks[layers, strategy].append(vectors)
+        pooled = {key: torch.cat(parts) for key, parts in blocks.items()}
         return {
-            name: self._finish(torch.cat([pooled[strategy] for strategy in strategies], dim=1))
-            for name, strategies in self.recipe.columns.items()
+            name: self._finish(
+                torch.cat([pooled[column.layers, one] for one in column.strategies], dim=1)
+            )
+            for name, column in self.recipe.columns.items()
         }
 
     def _finish(self, vectors: Tensor) -> npt.NDArray[np.float32]:
@@ -285,6 +292,7 @@ def _load_encoder(
         return load_packed(
             checkpoint,
             strategies=frozenset(recipe.strategies),
+            wanted=recipe.layers,
             device=device,
             dtype=dtype,
             batch_tokens=batch_tokens,
@@ -299,6 +307,7 @@ def _load_encoder(
         checkpoint,
         tokenizer,
         needs=recipe.needs,
+        wanted=recipe.layers,
         device=device,
         dtype=dtype,
         batch_tokens=batch_tokens or PADDED_BATCH_TOKENS,

@@ -25,7 +25,7 @@ from bertpool.corpus.inputs import check_inputs
 from bertpool.encoder.checkpoint import Checkpoint, find_checkpoint
 from bertpool.encoder.device import Dtype, check_device_name
 from bertpool.encoder.limits import LengthLimit, length_limit
-from bertpool.encoder.recipe import Reading, Recipe, check_strategy, make_recipe
+from bertpool.encoder.recipe import Named, Reading, Recipe, check_strategies, make_recipe
 from bertpool.encoder.threads import MAX_THREADS, default_threads
 from bertpool.encoder.tokenized import Tokenized, tokenize
 from bertpool.encoder.tokenizer import Tokenizer, load_tokenizer
@@ -137,7 +137,8 @@ def extract(
     model: str | None = None,
     revision: str | None = None,
     offline: bool = False,
-    strategy: str = "auto",
+    strategy: Named = "auto",
+    layer: Named = -1,
     exclude_special: bool = False,
     max_length: int | None = None,
     prompt: str | None = None,
@@ -162,7 +163,10 @@ def extract(
         model: directory or hub id; None is ``sentence-transformers/all-MiniLM-L6-v2``.
         revision: branch, tag or commit of a hub model.
         offline: never reach for the network.
-        strategy: ``auto`` (what the checkpoint declares) or a key of ``STRATEGIES``.
+        strategy: ``auto`` (what the checkpoint declares), or keys of ``STRATEGIES``.
+        layer: of transformers' ``hidden_states``, 0 the embeddings and -1 the last; also
+            ``first-last`` and ``last-N``, averages of layers. Several strategies or layers give
+            a column each.
         exclude_special: pool without special tokens, except in texts that have no others.
         max_length: tokens kept of a text, specials included; None is the checkpoint's limit.
         prompt: put before every text; None is the declared one under ``auto``, else none.
@@ -184,7 +188,7 @@ def extract(
         BertpoolError: a subclass says what is wrong; nothing is left at the output path.
     """
     check_inputs(inputs)
-    check_strategy(strategy)
+    check_strategies(strategy)
     check_device_name(device)
     _check_encoding(encoding)
     _check_positive(threads=threads, batch_tokens=batch_tokens)
@@ -193,6 +197,7 @@ def extract(
     recipe, reading = make_recipe(
         checkpoint,
         strategy=strategy,
+        layer=layer,
         exclude_special=exclude_special,
         prompt=prompt,
         normalize=normalize,
@@ -458,7 +463,8 @@ def _settings(plan: Plan) -> Settings:
         tokenizer_sha256=checkpoint.tokenizer_sha256(),
         modules_sha256=checkpoint.modules_sha256(recipe.folders),
         strategies=recipe.strategies,
-        layers=(checkpoint.num_layers,),
+        layers=recipe.layers,
+        columns=tuple(recipe.columns),
         stages=tuple(map(str, recipe.stages)),
         exclude_special=plan.reading.exclude_special,
         max_length=plan.limit.tokens,

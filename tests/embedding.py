@@ -12,14 +12,15 @@ from bertpool.embedder import Embedder, load_embedder
 from bertpool.encoder.checkpoint import find_checkpoint
 from bertpool.encoder.device import Dtype
 from bertpool.encoder.limits import length_limit
-from bertpool.encoder.recipe import make_recipe
+from bertpool.encoder.recipe import Named, make_recipe
 from bertpool.encoder.tokenizer import load_tokenizer
 
 
 def load(
     directory: Path,
     *,
-    strategy: str = "mean",
+    strategy: Named = "mean",
+    layer: Named = -1,
     batch_tokens: int = 4096,
     exclude_special: bool = False,
     max_length: int | None = None,
@@ -39,6 +40,7 @@ def load(
     recipe, reading = make_recipe(
         checkpoint,
         strategy=strategy,
+        layer=layer,
         exclude_special=exclude_special,
         prompt=prompt,
         normalize=normalize,
@@ -58,7 +60,8 @@ def embed(
     directory: Path,
     texts: Sequence[str],
     *,
-    strategy: str = "mean",
+    strategy: Named = "mean",
+    layer: Named = -1,
     batch_tokens: int = 4096,
     exclude_special: bool = False,
     max_length: int | None = None,
@@ -72,6 +75,7 @@ def embed(
     embedder = load(
         directory,
         strategy=strategy,
+        layer=layer,
         batch_tokens=batch_tokens,
         exclude_special=exclude_special,
         max_length=max_length,

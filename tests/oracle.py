@@ -16,38 +16,56 @@ from bertpool.pooling.reference import REFERENCES
 
 
 def reference_vectors(
-    directory: Path, texts: Sequence[str], strategy: str, *, max_length: int
+    directory: Path,
+    texts: Sequence[str],
+    strategy: str,
+    *,
+    max_length: int,
+    layers: tuple[int, ...] = (-1,),
 ) -> npt.NDArray[np.float64]:
-    """Encode each text alone, in float32, and pool it: ``(texts, hidden)``."""
-    return np.array([_vector(directory, text, strategy, max_length) for text in texts])
+    """Encode each text alone, in float32, and pool the average of layers: ``(texts, hidden)``."""
+    return np.array([_vector(directory, text, strategy, max_length, layers) for text in texts])
 
 
-def _vector(directory: Path, text: str, strategy: str, max_length: int) -> npt.NDArray[np.float64]:
-    hidden, pooler, attention = encode_alone(directory, text, max_length)
+def _vector(
+    directory: Path, text: str, strategy: str, max_length: int, layers: tuple[int, ...]
+) -> npt.NDArray[np.float64]:
+    states, pooler, attentions = encode_alone(directory, text, max_length)
+    hidden = np.mean([states[layer] for layer in layers], axis=0)
     if strategy == "pooler":
         assert pooler is not None
         return pooler[0]
     real = np.ones(hidden.shape[:2], dtype=bool)
     if strategy == "attention":
-        return REFERENCES["attention"](hidden, real, real, attention)[0]
+        (layer,) = layers
+        of_layer = attentions[layer if layer < 0 else layer - 1]
+        return REFERENCES["attention"](hidden, real, real, of_layer)[0]
     return REFERENCES[strategy](hidden, real)[0]
+
+
+Arrays = tuple[npt.NDArray[np.float64], ...]
 
 
 @functools.lru_cache(maxsize=4096)
 def encode_alone(
     directory: Path, text: str, max_length: int
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64] | None, npt.NDArray[np.float64]]:
-    """Return last hidden state, pooler output and last attention of one text, as float64."""
+) -> tuple[Arrays, npt.NDArray[np.float64] | None, Arrays]:
+    """Return every hidden state, the pooler output and every attention of one text, as float64."""
     tokenizer, model = load(directory)
     inputs = tokenizer(text, truncation=True, max_length=max_length, return_tensors="pt")
     accepted = inspect.signature(model.forward).parameters
     with torch.inference_mode():
-        output = model(**{k: v for k, v in inputs.items() if k in accepted}, output_attentions=True)
+        output = model(
+            **{k: v for k, v in inputs.items() if k in accepted},
+            output_attentions=True,
+            output_hidden_states=True,
+        )
     pooler = getattr(output, "pooler_output", None)
+    states = (*output.hidden_states[:-1], output.last_hidden_state)
     return (
-        output.last_hidden_state.double().numpy(),
+        tuple(state.double().numpy() for state in states),
         None if pooler is None else pooler.double().numpy(),
-        output.attentions[-1].double().numpy(),
+        tuple(weights.double().numpy() for weights in output.attentions),
     )
 
 

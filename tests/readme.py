@@ -1,4 +1,4 @@
-"""The generated parts of README.md: ``python tests/readme.py`` writes, a test compares."""
+"""The generated parts of the documents: ``python tests/readme.py`` writes, a test compares."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import typer
+from bertpool.cli.app import app
 from bertpool.report import Report
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+COMMANDS = ROOT / "docs" / "commands.md"
 
 
 def render(readme: str) -> str:
@@ -22,10 +26,19 @@ def render(readme: str) -> str:
     return _between(readme, "help", f"\n```text\n{command_help()}\n```\n")
 
 
-def command_help() -> str:
-    """Return the help of ``bertpool embed`` as a 120-column terminal without colours shows it."""
+def render_commands() -> str:
+    """Return the page of every command's help."""
+    group: typer.core.TyperGroup = typer.main.get_command(app)  # type: ignore[assignment]
+    parts = ["# Commands\n\nMade by `make readme` from the commands' own `--help`.\n"]
+    for name in group.commands:
+        parts.append(f"## bertpool {name}\n\n```text\n{command_help(name)}\n```\n")
+    return "\n".join(parts)
+
+
+def command_help(*names: str) -> str:
+    """Return a help text as a 120-column terminal without colours shows it."""
     environment = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
-    command = [sys.executable, "-m", "bertpool", "embed", "--help"]
+    command = [sys.executable, "-m", "bertpool", *names, "--help"]
     shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return "\n".join(line.rstrip() for line in shown.stdout.strip("\n ").splitlines())
 
@@ -37,3 +50,4 @@ def _between(readme: str, name: str, content: str) -> str:
 
 if __name__ == "__main__":
     README.write_text(render(README.read_text()))
+    COMMANDS.write_text(render_commands())

@@ -32,6 +32,10 @@ def test_help_and_report_keys_are_the_ones_of_the_code() -> None:
     assert readme.render(TEXT) == TEXT
 
 
+def test_the_page_of_commands_is_the_help_of_each() -> None:
+    assert readme.COMMANDS.read_text() == readme.render_commands()
+
+
 def test_it_stays_under_150_lines() -> None:
     assert len(TEXT.splitlines()) < 150
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from bertpool.encoder.layers import Layers
 from bertpool.encoder.tokenizer import TokenizedText
 from bertpool.pooling import TokenEmbeddings
 
@@ -29,5 +30,5 @@ class Encoder(Protocol):
     def slots(self, texts: Sequence[TokenizedText]) -> int:
         """Count the token slots that a batch takes up, padding included."""
 
-    def encode(self, texts: Sequence[TokenizedText]) -> Iterator[TokenEmbeddings]:
-        """Run one batch; its texts come back in order, in one block or several."""
+    def encode(self, texts: Sequence[TokenizedText]) -> Iterator[tuple[Layers, TokenEmbeddings]]:
+        """Run one batch; for each of the layers its texts come in order, in blocks."""

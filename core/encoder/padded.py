@@ -14,6 +14,7 @@ import transformers
 from bertpool.encoder.batches import make_batches
 from bertpool.encoder.checkpoint import Checkpoint
 from bertpool.encoder.device import Dtype
+from bertpool.encoder.layers import Layers
 from bertpool.encoder.limits import ENCODER_DECODERS
 from bertpool.encoder.tokenizer import TokenizedText, Tokenizer
 from bertpool.encoder.weight_check import POOLER, Misshapen, check_pooler, check_weights
@@ -41,15 +42,26 @@ class PaddedEncoder:
         pad_id: the id to fill with.
         batch_tokens: token slots in a batch.
         needs: what to provide beside token vectors: ``pooler``, ``attention``.
+        wanted: the layers to give token vectors of.
+        num_layers: how many there are.
     """
 
     def __init__(
-        self, model: nn.Module, *, pad_id: int, batch_tokens: int, needs: frozenset[str]
+        self,
+        model: nn.Module,
+        *,
+        pad_id: int,
+        batch_tokens: int,
+        needs: frozenset[str],
+        wanted: Sequence[Layers],
+        num_layers: int,
     ) -> None:
         self._model = model
         self._pad_id = pad_id
         self._batch_tokens = batch_tokens
         self._needs = needs
+        self._wanted = wanted
+        self._num_layers = num_layers
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self._config: Any = model.config
         self.mixed_lengths = True
@@ -79,30 +91,56 @@ class PaddedEncoder:
         return len(texts) * max(len(text.input_ids) for text in texts)
 
     @torch.inference_mode()
-    def encode(self, texts: Sequence[TokenizedText]) -> Iterator[TokenEmbeddings]:
-        """Run one batch and yield its token vectors, here in a single block.
+    def encode(self, texts: Sequence[TokenizedText]) -> Iterator[tuple[Layers, TokenEmbeddings]]:
+        """Run one batch and yield its token vectors, a single block for each layer wanted.
 
         Raises:
-            ModelError: the model's output isn't one vector for each token.
+            ModelError: the model's output isn't one vector for each token, or lacks a layer.
         """
         inputs, mask, prompt, excluded = self._pad(texts)
-        output = self._model(**inputs, **self._wanted(), return_dict=True)
-        hidden_states = getattr(output, "last_hidden_state", None)
-        if hidden_states is None or hidden_states.shape[:2] != mask.shape:
-            name = type(self._model).__name__
-            raise ModelError(f"{name} gives no vector for each token; is it a text encoder?")
+        output = self._model(**inputs, **self._asked(), return_dict=True)
         text_mask = without(mask, prompt)
-        yield TokenEmbeddings(
-            hidden_states,
-            text_mask,
-            without(text_mask, excluded),
-            self._received(output, mask) if "attention" in self._needs else None,
-            output.pooler_output if POOLER in self._needs else None,
-        )
+        for layers in self._wanted:
+            states = [self._hidden_states(output, index, mask) for index in layers]
+            yield (
+                layers,
+                TokenEmbeddings(
+                    states[0] if len(states) == 1 else torch.stack(states).float().mean(dim=0),
+                    text_mask,
+                    without(text_mask, excluded),
+                    self._received(output, layers[0], mask) if "attention" in self._needs else None,
+                    output.pooler_output if POOLER in self._needs else None,
+                ),
+            )
 
-    def _received(self, output: Any, mask: Tensor) -> Tensor:
-        """Take the last layer's weights, where they are of every token for every token."""
-        weights = (getattr(output, "attentions", None) or (None,))[-1]
+    def _asked(self) -> dict[str, bool]:
+        """Ask the model for what is needed beside the last hidden state."""
+        inner = self._wanted != ((self._num_layers,),)
+        return {
+            **({"output_attentions": True} if "attention" in self._needs else {}),
+            **({"output_hidden_states": True} if inner else {}),
+        }
+
+    def _hidden_states(self, output: Any, index: int, mask: Tensor) -> Tensor:
+        """Take a layer's hidden states, where there is one vector for each token."""
+        all_states = getattr(output, "hidden_states", None) or ()
+        states: Tensor | None = getattr(output, "last_hidden_state", None)
+        if index != self._num_layers:
+            states = all_states[index] if len(all_states) == self._num_layers + 1 else None
+        if states is None or states.shape[:2] != mask.shape:
+            name = type(self._model).__name__
+            what = "" if index == self._num_layers else f" in layer {index}"
+            raise ModelError(f"{name} gives no vector for each token{what}; is it a text encoder?")
+        return states
+
+    def _received(self, output: Any, index: int, mask: Tensor) -> Tensor:
+        """Take a layer's weights, where they are of every token for every token."""
+        all_weights = getattr(output, "attentions", None) or ()
+        weights = None
+        if index == self._num_layers:
+            weights = all_weights[-1] if all_weights else None
+        elif len(all_weights) == self._num_layers:
+            weights = all_weights[index - 1]
         if weights is None or weights.shape[-2:] != (mask.shape[1], mask.shape[1]):
             name = type(self._model).__name__
             raise PoolingError(
@@ -143,9 +181,6 @@ class PaddedEncoder:
         count: int | None = getattr(self._config, "type_vocab_size", None)
         return 1 << 30 if count is None else count
 
-    def _wanted(self) -> dict[str, bool]:
-        return {"output_attentions": True} if "attention" in self._needs else {}
-
     def _attention_budget(self, longest: int) -> int:
         """Return the slots whose attention weights, of all layers, stay within the bound."""
         config = self._config
@@ -161,7 +196,7 @@ class PaddedEncoder:
         ids = list(range(1, 5))
         short, long = TokenizedText(ids, None, 4), TokenizedText(ids * 2, None, 8)
         try:
-            alone, beside = (next(self.encode(batch)) for batch in ([short], [short, long]))
+            alone, beside = (next(self.encode(batch))[1] for batch in ([short], [short, long]))
         except (RuntimeError, IndexError) as error:
             name = type(self._model).__name__
             raise ModelError(f"{name} can't encode a short text: {error}") from error
@@ -177,6 +212,7 @@ def load_padded(
     tokenizer: Tokenizer,
     *,
     needs: frozenset[str],
+    wanted: Sequence[Layers],
     device: torch.device,
     dtype: Dtype,
     batch_tokens: int,
@@ -190,7 +226,12 @@ def load_padded(
     model, info = _from_pretrained(checkpoint, dtype, eager="attention" in needs)
     _check(checkpoint, model, info, needs)
     return PaddedEncoder(
-        model.eval().to(device), pad_id=tokenizer.pad_id, batch_tokens=batch_tokens, needs=needs
+        model.eval().to(device),
+        pad_id=tokenizer.pad_id,
+        batch_tokens=batch_tokens,
+        needs=needs,
+        wanted=wanted,
+        num_layers=checkpoint.num_layers,
     )
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bertpool.encoder.checkpoint import Checkpoint
 from bertpool.encoder.declared import Declared, Dense, Normalize, read_declared
+from bertpool.encoder.layers import LAST, Layers, parse_layers
 from bertpool.errors import ModelError, PoolingError
 from bertpool.pooling.sentence_embedding import ACTIVATIONS
 from bertpool.pooling.strategies import AUTO, STRATEGIES
 
 ONE_TOKEN = ("cls", "pooler", "last")
+SINGLE_COLUMN = "embedding"
 HIDDEN_SIZE_KEYS = ("hidden_size", "dim", "d_model", "n_embd")
 
 _log = logging.getLogger("bertpool")
@@ -39,24 +42,43 @@ class Cut:
 
 
 Stage = Dense | Cut | Normalize
+Named = str | int | Sequence[str | int]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column before its stages: the strategies it concatenates, and the layers they pool."""
+
+    strategies: tuple[str, ...]
+    layers: Layers
 
 
 @dataclass(frozen=True)
 class Recipe:
     """How token vectors become the output's columns.
 
-    ``columns`` maps each column to the strategies whose vectors it concatenates; ``stages`` follow
-    in their order. ``width`` is the dimension of each column.
+    ``stages`` follow the pooling in their order. ``width`` is the dimension of each column.
     """
 
-    columns: dict[str, tuple[str, ...]]
+    columns: dict[str, Column]
     width: int
     stages: tuple[Stage, ...] = ()
 
     @property
     def strategies(self) -> tuple[str, ...]:
         """List every strategy needed, each once."""
-        return tuple(dict.fromkeys(name for names in self.columns.values() for name in names))
+        columns = self.columns.values()
+        return tuple(dict.fromkeys(name for column in columns for name in column.strategies))
+
+    @property
+    def layers(self) -> tuple[Layers, ...]:
+        """List what the encoder must give token vectors of, each once."""
+        return tuple(dict.fromkeys(column.layers for column in self.columns.values()))
+
+    def strategies_of(self, layers: Layers) -> tuple[str, ...]:
+        """List the strategies that pool these layers, each once."""
+        columns = [column for column in self.columns.values() if column.layers == layers]
+        return tuple(dict.fromkeys(name for column in columns for name in column.strategies))
 
     @property
     def normalize(self) -> bool:
@@ -70,7 +92,9 @@ class Recipe:
 
     def describe(self) -> str:
         """Name all of it in a phrase: ``mean pooling + normalization``."""
-        return " + ".join([f"{'+'.join(self.strategies)} pooling", *map(str, self.stages)])
+        several = len(self.columns) > 1
+        pooled = ", ".join(self.columns) if several else "+".join(self.strategies)
+        return " + ".join([f"{pooled} pooling", *map(str, self.stages)])
 
     @property
     def needs(self) -> frozenset[str]:
@@ -78,21 +102,37 @@ class Recipe:
         return frozenset(need for name in self.strategies if (need := STRATEGIES[name].needs))
 
 
-def check_strategy(name: str) -> None:
-    """Check that a strategy exists.
+def split_names(names: Named) -> tuple[str, ...]:
+    """List what one option names: several with commas between, or a sequence of such.
+
+    >>> split_names("cls,mean"), split_names(["cls", -1])
+    (('cls', 'mean'), ('cls', '-1'))
+    """
+    several = [names] if isinstance(names, str | int) else names
+    return tuple(dict.fromkeys(name.strip() for one in several for name in str(one).split(",")))
+
+
+def check_strategies(strategy: Named) -> tuple[str, ...]:
+    """Check that strategies exist, and list them.
 
     Raises:
-        PoolingError: it doesn't; the message lists those that do.
+        PoolingError: one doesn't, and the message lists those that do; or ``auto`` has company.
     """
-    if name != AUTO and name not in STRATEGIES:
-        known = ", ".join((AUTO, *STRATEGIES))
-        raise PoolingError(f"--strategy {name}: unknown; choose one of {known}", usage=True)
+    names = split_names(strategy)
+    for name in names:
+        if name != AUTO and name not in STRATEGIES:
+            known = ", ".join((AUTO, *STRATEGIES))
+            raise PoolingError(f"--strategy {name}: unknown; choose one of {known}", usage=True)
+    if AUTO in names and len(names) > 1:
+        raise PoolingError("--strategy auto stands alone; name the others' company", usage=True)
+    return names
 
 
 def make_recipe(
     checkpoint: Checkpoint,
     *,
-    strategy: str,
+    strategy: Named,
+    layer: Named = LAST,
     exclude_special: bool,
     prompt: str | None,
     normalize: bool | None,
@@ -104,23 +144,28 @@ def make_recipe(
     explicit strategy gives the raw pooled vector, and what it leaves out is noted.
 
     Raises:
-        PoolingError: the strategy is unknown, or a declared module can't be applied.
-        ModelError: ``dimensions`` is more than there are.
+        PoolingError: a strategy is unknown or not of that layer, or a declared module can't be
+            applied.
+        ModelError: there is no such layer, or ``dimensions`` is more than there are.
     """
-    check_strategy(strategy)
+    named = check_strategies(strategy)
     prompt = _decoded(prompt)
     declared = read_declared(checkpoint)
-    followed = declared if strategy == AUTO else Declared()
-    if strategy == AUTO:
+    auto = named == (AUTO,)
+    followed = declared if auto else Declared()
+    if auto:
         _check_applicable(declared)
     else:
-        _note_difference(checkpoint, declared, strategy, normalize=normalize, prompt=prompt)
-    strategies = (followed.strategies or ("mean",)) if strategy == AUTO else (strategy,)
+        _note_difference(checkpoint, declared, named, normalize=normalize, prompt=prompt)
+    pooled = [followed.strategies or ("mean",)] if auto else [(name,) for name in named]
+    strategies = tuple(name for names in pooled for name in names)
     if exclude_special and (whole := [name for name in strategies if name in ONE_TOKEN]):
         _log.warning("--exclude-special has no effect on %s: it takes one token", whole[0])
-    full = _full_width(checkpoint, strategies, followed.dense)
+    layers = parse_layers(split_names(layer), checkpoint.num_layers)
+    _check_layers(layers, strategies, checkpoint.num_layers)
+    full = _full_width(checkpoint, pooled[0], followed.dense)
     recipe = Recipe(
-        columns={"embedding": strategies},
+        columns=_columns(pooled, layers),
         width=_cut_width(full, followed.truncate_dim if dimensions is None else dimensions),
         stages=_stages(followed, normalize=normalize, dimensions=dimensions),
     )
@@ -131,6 +176,28 @@ def make_recipe(
         exclude_special=exclude_special,
     )
     return recipe, reading
+
+
+def _columns(pooled: Sequence[tuple[str, ...]], layers: dict[str, Layers]) -> dict[str, Column]:
+    """Name a column for each strategy and layer by what there are several of."""
+    columns = {}
+    for label, indices in layers.items():
+        for strategies in pooled:
+            name = "+".join(strategies) if len(pooled) > 1 else ""
+            if len(layers) > 1:
+                name = f"{name or '+'.join(strategies)}_{label}"
+            columns[name or SINGLE_COLUMN] = Column(strategies, indices)
+    return columns
+
+
+def _check_layers(layers: dict[str, Layers], strategies: Sequence[str], num_layers: int) -> None:
+    """Refuse strategies that need what a layer doesn't have."""
+    for indices in layers.values():
+        if "pooler" in strategies and indices != (num_layers,):
+            raise PoolingError("--strategy pooler: is of the last layer only", usage=True)
+        if "attention" in strategies and (len(indices) > 1 or indices == (0,)):
+            what = "layer 0, the embeddings," if indices == (0,) else "an average of layers"
+            raise PoolingError(f"--strategy attention: {what} has no attention", usage=True)
 
 
 def hidden_size(checkpoint: Checkpoint) -> int:
@@ -190,14 +257,14 @@ def _check_applicable(declared: Declared) -> None:
 def _note_difference(
     checkpoint: Checkpoint,
     declared: Declared,
-    strategy: str,
+    named: tuple[str, ...],
     *,
     normalize: bool | None,
     prompt: str | None,
 ) -> None:
     """Say once what the checkpoint's own sentence vectors have that these don't."""
     left_out = (
-        declared.strategies not in ((), (strategy,)),
+        declared.strategies not in ((), named),
         declared.normalize and not normalize,
         declared.prompt and prompt is None,
         declared.dense or declared.unknown or declared.lower_case,
@@ -211,7 +278,7 @@ def _note_difference(
         "%s declares %s; --strategy %s gives pooled vectors without that%s (auto follows it)",
         checkpoint.name,
         declared.describe(),
-        strategy,
+        ",".join(named),
         sizes,
     )
 

@@ -16,6 +16,7 @@ FORMAT_VERSION = 1
 class Settings:
     """All that decides the vectors of given texts, but the machine. No time, host or path.
 
+    ``layers`` lists what is pooled, each of them the layers that are averaged for it.
     ``stages`` names what follows the pooling, in order; ``modules_sha256`` is of its weights.
     """
 
@@ -27,7 +28,8 @@ class Settings:
     tokenizer_sha256: str
     modules_sha256: str | None
     strategies: tuple[str, ...]
-    layers: tuple[int, ...]
+    layers: tuple[tuple[int, ...], ...]
+    columns: tuple[str, ...]
     stages: tuple[str, ...]
     exclude_special: bool
     max_length: int

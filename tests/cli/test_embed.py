@@ -175,6 +175,21 @@ def test_strategy_chooses_how_tokens_become_one_vector(
     assert np.abs(ran.vectors - mean.vectors).max() > 1e-3
 
 
+def test_layer_chooses_whose_token_vectors_are_pooled(embed: Embed, give: Give) -> None:
+    default = embed()
+    ran = embed(*give("layer", "1"))
+    assert ran.metadata["layers"] == [[1]]
+    assert np.abs(ran.vectors - default.vectors).max() > 1e-3
+
+
+def test_several_strategies_and_layers_give_a_column_each(embed: Embed) -> None:
+    ran = embed("-s", "cls,mean", "--layer", "-1", "--layer", "first-last")
+    names = ["cls_layer2", "mean_layer2", "cls_first_last", "mean_first_last"]
+    assert ran.metadata["columns"] == names
+    for name in names:
+        assert len(read_column(ran.path, name)[0]) == 32
+
+
 def test_exclude_special_pools_without_them(embed: Embed, give: Give) -> None:
     default = embed()
     ran = embed(*give("exclude_special", True))

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from bertpool.encoder.batches import make_packed_batches
+from bertpool.encoder.layers import Layers
 from bertpool.encoder.packed.attention import Run, SelfAttention, relative_position_bias
 from bertpool.encoder.packed.families import Family, Shape
 from bertpool.encoder.packed.linear import Linear, fill_tile
@@ -118,6 +119,8 @@ class PackedEncoder:
 
     A text's vectors are the same bits whatever else is in the batch: every kernel is chosen by the
     text's own length and the model.
+
+    ``wanted`` names the layers whose hidden states are pooled; those beyond aren't run.
     """
 
     shape: Shape
@@ -128,6 +131,7 @@ class PackedEncoder:
     pooler: Linear | None
     batch_tokens: int
     strategies: frozenset[str]
+    wanted: Sequence[Layers]
     device: torch.device
     workers: int
 
@@ -145,28 +149,73 @@ class PackedEncoder:
         return sum(len(text.input_ids) for text in texts)
 
     @torch.inference_mode()
-    def encode(self, texts: Sequence[TokenizedText]) -> Iterator[TokenEmbeddings]:
-        """Run one batch, texts in order of falling length, and yield a block for each run."""
+    def encode(self, texts: Sequence[TokenizedText]) -> Iterator[tuple[Layers, TokenEmbeddings]]:
+        """Run one batch, texts in order of falling length; a block for each layer and run."""
         runs = make_runs([len(text.input_ids) for text in texts])
+        sums: dict[Layers, Tensor] = {}
+        if self.first_token_layer and not any(text.prompt_tokens for text in texts):
+            for index, first in enumerate(self._first_states(texts, runs)):
+                for layers, hidden_states in self._finished(index, first, sums):
+                    yield layers, self._first_block(hidden_states)
+            return
+        for index, (x, received) in enumerate(self._states(texts, runs)):
+            for layers, hidden_states in self._finished(index, x, sums):
+                for block in self._blocks(hidden_states, runs, texts, received):
+                    yield layers, block
+
+    def _states(
+        self, texts: Sequence[TokenizedText], runs: list[Run]
+    ) -> Iterator[tuple[Tensor, Sequence[Tensor | None]]]:
+        """Yield ``hidden_states[0]``, ``[1]``, ..., ``(packed, hidden)``, with attention received.
+
+        The attention of a layer is there, run by run, where a strategy wants that layer's.
+        """
+        nothing: Sequence[Tensor | None] = [None] * len(runs)
         x = self._embed(texts)
+        yield x, nothing
+        for index, layer in enumerate(self.layers, start=1):
+            received = nothing
+            if "attention" in self.strategies and (index,) in self.wanted:
+                x, received = layer.with_received(x, runs, self.attention)
+            else:
+                x = layer(x, runs, self.attention)
+            yield x, received
+
+    def _first_states(self, texts: Sequence[TokenizedText], runs: list[Run]) -> Iterator[Tensor]:
+        """Yield each layer's hidden states of the first tokens, ``(texts, hidden)``."""
+        assert self.first_token_layer is not None
+        rows = first_rows(runs, self.device)
+        x = self._embed(texts)
+        yield x[rows]
         for layer in self.layers[:-1]:
             x = layer(x, runs, self.attention)
-        yield from self._last_layer(x, runs, texts)
+            yield x[rows]
+        yield self.first_token_layer(x, runs, self.attention)
 
-    def _last_layer(
-        self, x: Tensor, runs: list[Run], texts: Sequence[TokenizedText]
+    def _finished(
+        self, index: int, x: Tensor, sums: dict[Layers, Tensor]
+    ) -> Iterator[tuple[Layers, Tensor]]:
+        """Yield what is wanted and ends at this layer, averaged where it is several layers."""
+        for layers in self.wanted:
+            if layers == (index,):
+                yield layers, x
+            elif index in layers:
+                sums[layers] = sums[layers] + x if layers in sums else x.float()
+                if index == layers[-1]:
+                    yield layers, sums.pop(layers) / len(layers)
+
+    def _first_block(self, first: Tensor) -> TokenEmbeddings:
+        """Make first tokens, ``(texts, hidden)``, texts of one token."""
+        only = torch.ones(len(first), 1, dtype=torch.bool, device=self.device)
+        return TokenEmbeddings(first.unsqueeze(1), only, only, None, self._pool(first))
+
+    def _blocks(
+        self,
+        x: Tensor,
+        runs: list[Run],
+        texts: Sequence[TokenizedText],
+        received: Sequence[Tensor | None],
     ) -> Iterator[TokenEmbeddings]:
-        last = self.layers[-1]
-        if self.first_token_layer and not any(text.prompt_tokens for text in texts):
-            x = self.first_token_layer(x, runs, self.attention)
-            only = torch.ones(len(x), 1, dtype=torch.bool, device=self.device)
-            yield TokenEmbeddings(x.unsqueeze(1), only, only, None, self._pool(x))
-            return
-        received: Sequence[Tensor | None] = [None] * len(runs)
-        if "attention" in self.strategies:
-            x, received = last.with_received(x, runs, self.attention)
-        else:
-            x = last(x, runs, self.attention)
         done = 0
         for run, weights in zip(runs, received, strict=True):
             hidden_states = x[run.start : run.end].view(run.texts, run.length, -1)
@@ -255,15 +304,17 @@ def build_encoder(
     batch_tokens: int,
     strategies: frozenset[str],
     workers: int = 1,
-    last_layer: int | None = None,
+    wanted: Sequence[Layers] | None = None,
 ) -> PackedEncoder:
     """Put an encoder together from its weights, prepacked for the device.
 
-    Layers after ``last_layer`` (from 1; None is the last) are neither built nor run.
+    ``wanted`` is what to give token vectors of, by default the last layer; layers beyond it are
+    neither built nor run.
     """
     build = _Builder(weights, family, shape, device, dtype)
-    layers = [build.layer(index) for index in range(last_layer or shape.num_layers)]
-    only_first = strategies <= FIRST_TOKEN
+    wanted = ((shape.num_layers,),) if wanted is None else wanted
+    layers = [build.layer(index) for index in range(max(layers[-1] for layers in wanted))]
+    only_first = strategies <= FIRST_TOKEN and bool(layers)
     return PackedEncoder(
         shape=shape,
         embeddings=build.embeddings(),
@@ -273,6 +324,7 @@ def build_encoder(
         pooler=build.pooler() if "pooler" in strategies else None,
         batch_tokens=batch_tokens,
         strategies=strategies,
+        wanted=wanted,
         device=device,
         workers=workers,
     )

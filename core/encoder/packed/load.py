@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from bertpool.encoder.batches import PACKED_BATCH_TOKENS
 from bertpool.encoder.checkpoint import Checkpoint
 from bertpool.encoder.device import Dtype
+from bertpool.encoder.layers import Layers
 from bertpool.encoder.packed.encoder import PackedEncoder, build_encoder
 from bertpool.encoder.packed.families import FAMILIES, Shape, read_shape
 from bertpool.encoder.packed.weights import read_weights
@@ -21,6 +24,7 @@ def load_packed(
     checkpoint: Checkpoint,
     *,
     strategies: frozenset[str],
+    wanted: Sequence[Layers],
     device: torch.device,
     dtype: Dtype,
     batch_tokens: int | None,
@@ -54,6 +58,7 @@ def load_packed(
         dtype=getattr(torch, dtype),
         batch_tokens=batch_tokens or _default_batch_tokens(shape, device),
         strategies=strategies,
+        wanted=wanted,
         workers=workers,
     )
 

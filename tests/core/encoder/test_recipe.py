@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from bertpool.encoder.checkpoint import find_checkpoint
-from bertpool.encoder.recipe import Reading, Recipe, check_strategy, hidden_size, make_recipe
+from bertpool.encoder.recipe import Reading, Recipe, check_strategies, hidden_size, make_recipe
 from bertpool.errors import ModelError, PoolingError
 from bertpool.pooling import AUTO, STRATEGIES
 
@@ -42,13 +42,13 @@ def edit(path: Path, change: Callable[[Any], Any]) -> None:
 
 @pytest.mark.parametrize("name", [AUTO, *STRATEGIES])
 def test_a_known_strategy_passes(name: str) -> None:
-    check_strategy(name)
+    check_strategies(name)
 
 
 @pytest.mark.parametrize("name", ["", "Mean", "mean ", "avg", "mean,cls"])
 def test_an_unknown_strategy_is_wrong_usage_that_lists_the_known(name: str) -> None:
     with pytest.raises(PoolingError) as refusal:
-        check_strategy(name)
+        check_strategies(name)
     assert str(refusal.value).endswith(", ".join((AUTO, *STRATEGIES)))
     assert refusal.value.exit_code == 2
 

@@ -22,7 +22,8 @@ SETTINGS = Settings(
     tokenizer_sha256="2" * 64,
     modules_sha256="3" * 64,
     strategies=("mean",),
-    layers=(2,),
+    layers=((2,),),
+    columns=("embedding",),
     stages=("normalization",),
     exclude_special=False,
     max_length=64,
@@ -38,9 +39,10 @@ SETTINGS = Settings(
 )
 KEYS = {
     "format_version", "fingerprint", "inputs", "rows", "bertpool_version", "model", "revision",
-    "weights_sha256", "tokenizer_sha256", "strategies", "layers", "exclude_special", "max_length",
-    "prompt", "include_prompt", "lower_case", "stages", "modules_sha256", "config_sha256",
-    "normalize", "dimensions", "dtype", "output_dtype", "encoding", "blank",
+    "weights_sha256", "tokenizer_sha256", "strategies", "layers", "columns",
+    "exclude_special", "max_length", "prompt", "include_prompt", "lower_case", "stages",
+    "modules_sha256", "config_sha256", "normalize", "dimensions", "dtype",
+    "output_dtype", "encoding", "blank",
 }  # fmt: skip
 
 

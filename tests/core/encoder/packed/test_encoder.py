@@ -154,7 +154,7 @@ def test_layers_after_the_last_one_asked_for_are_not_run(
         dtype=torch.float32,
         batch_tokens=4096,
         strategies=strategies,
-        last_layer=1,
+        wanted=[(1,)],
     )
     assert shape.num_layers == 2
     assert len(encoder.layers) == 1
@@ -163,7 +163,7 @@ def test_layers_after_the_last_one_asked_for_are_not_run(
         inputs = tokenizer(text, return_tensors="pt")
         with torch.inference_mode():
             expected = network(**inputs, output_hidden_states=True).hidden_states[1]
-        (block,) = encoder.encode(load(tiny(model)).tokenizer.encode([text]))
+        ((_, block),) = encoder.encode(load(tiny(model)).tokenizer.encode([text]))
         if strategies == {"cls"}:
             expected = expected[:, :1]
         torch.testing.assert_close(block.hidden_states, expected, rtol=0, atol=1e-5)
