@@ -37,11 +37,11 @@ def split(length: int, *, before: int, after: int, limit: int, stride: int) -> I
         limit: tokens of a window, specials included.
         stride: tokens that neighbours share, under ``limit - before - after``.
 
-    >>> for window in split(9, before=1, after=1, limit=6, stride=2):
+    >>> for window in split(10, before=1, after=1, limit=6, stride=2):
     ...     print(window.positions, window.positions[window.owned])
-    [0 1 2 3 4 8] [0 1 2 3]
-    [0 3 4 5 6 8] [4 5]
-    [0 4 5 6 7 8] [6 7 8]
+    [0 1 2 3 4 9] [0 1 2 3]
+    [0 3 4 5 6 9] [4 5]
+    [0 5 6 7 8 9] [6 7 8 9]
     """
     room = limit - before - after
     step, last = room - stride, length - after - room
