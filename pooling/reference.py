@@ -6,7 +6,7 @@ hidden)``, masks ``(batch, tokens)`` bool, results ``(batch, hidden)``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -107,6 +107,26 @@ def attention(
         received = p[:, r, :].mean(axis=(0, 1))  # over heads and real queries
         rows.append(np.average(h[s], axis=0, weights=received[s]))
     return np.array(rows)
+
+
+def join_windows(hidden_states: Sequence[Floats], owned: Sequence[Mask]) -> Floats:
+    """Join the tokens that a text's windows own into one text, to be pooled at once.
+
+    Args:
+        hidden_states: each window's ``(tokens, hidden)``.
+        owned: each window's ``(tokens)`` bool.
+
+    Returns:
+        ``(1, tokens, hidden)``, without the tokens that aren't owned.
+
+    >>> first, second = np.array([[1.0], [3.0]]), np.array([[4.0], [5.0]])
+    >>> join_windows([first, second], [np.array([True, True]), np.array([False, True])])
+    array([[[1.],
+            [3.],
+            [5.]]])
+    """
+    pairs = zip(hidden_states, owned, strict=True)
+    return np.concatenate([h[o] for h, o in pairs])[np.newaxis]
 
 
 REFERENCES: dict[str, Callable[..., Floats]] = {

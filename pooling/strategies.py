@@ -15,6 +15,17 @@ from typing import TYPE_CHECKING, Literal
 
 from bertpool.pooling.masks import count, select
 from bertpool.pooling.token_embeddings import TokenEmbeddings
+from bertpool.pooling.windows import (
+    attention_mass,
+    average,
+    equal_weight,
+    final,
+    largest,
+    rank_sum,
+    ranks,
+    size,
+    sum_over_root,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,9 +86,11 @@ def mean_sqrt_len(tokens: TokenEmbeddings) -> Tensor:
 def weighted_mean(tokens: TokenEmbeddings) -> Tensor:
     """Average over S with weights 1, 2, 3, ... along it, ``(batch, hidden)``.
 
+    In a text's later windows they go on where those before end.
+
     Source: Muennighoff 2022, SGPT.
     """
-    return _weighted(tokens, tokens.pooled_mask.cumsum(dim=1).float())
+    return _weighted(tokens, ranks(tokens).float())
 
 
 def max(tokens: TokenEmbeddings) -> Tensor:
@@ -123,25 +136,64 @@ def _weighted(tokens: TokenEmbeddings, weights: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Strategy:
-    """A row of the table: the function, what it needs beside token vectors, and its definition."""
+    """A row of the table.
+
+    Attributes:
+        pool: the function, token vectors -> ``(batch, hidden)`` float32.
+        weight: what a window counts for in its text, token vectors -> ``(batch)`` float32.
+        combine: vectors ``(windows, hidden)`` of a text's windows and their weights ``(windows)``
+            -> its vector, ``(hidden)`` float32.
+        definition: what it is, in a phrase.
+        needs: what it takes beside token vectors.
+    """
 
     pool: Callable[[TokenEmbeddings], Tensor]
+    weight: Callable[[TokenEmbeddings], Tensor]
+    combine: Callable[[Tensor, Tensor], Tensor]
     definition: str
     needs: Literal["pooler", "attention"] | None = None
 
 
 STRATEGIES = {
-    "cls": Strategy(cls, "the vector of the first token"),
-    "pooler": Strategy(pooler, "tanh(W h + b) of the first token, trained weights", needs="pooler"),
-    "mean": Strategy(mean, "average of the tokens"),
-    "max": Strategy(max, "largest value of each dimension"),
-    "attention": Strategy(attention, "average weighted by attention received", needs="attention"),
-    "mean_sqrt_len": Strategy(mean_sqrt_len, "sum over the square root of the token count"),
-    "weighted_mean": Strategy(weighted_mean, "average weighted 1, 2, 3, ... along the text"),
-    "last": Strategy(last, "the vector of the last token"),
+    "cls": Strategy(cls, equal_weight, average, "the vector of the first token"),
+    "pooler": Strategy(
+        pooler,
+        equal_weight,
+        average,
+        "tanh(W h + b) of the first token, trained weights",
+        needs="pooler",
+    ),
+    "mean": Strategy(mean, size, average, "average of the tokens"),
+    "max": Strategy(max, size, largest, "largest value of each dimension"),
+    "attention": Strategy(
+        attention,
+        attention_mass,
+        average,
+        "average weighted by attention received",
+        needs="attention",
+    ),
+    "mean_sqrt_len": Strategy(
+        mean_sqrt_len, size, sum_over_root, "sum over the square root of the token count"
+    ),
+    "weighted_mean": Strategy(
+        weighted_mean, rank_sum, average, "average weighted 1, 2, 3, ... along the text"
+    ),
+    "last": Strategy(last, equal_weight, final, "the vector of the last token"),
 }
 
 
 def pool(tokens: TokenEmbeddings, strategies: tuple[str, ...]) -> dict[str, Tensor]:
     """Pool one batch by several strategies at once, each ``(batch, hidden)`` float32."""
     return {name: STRATEGIES[name].pool(tokens) for name in strategies}
+
+
+def pool_windows(
+    tokens: TokenEmbeddings, strategies: tuple[str, ...]
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """Pool one batch of windows: vectors ``(batch, hidden)``, weights ``(batch)``, both float32.
+
+    ``STRATEGIES[name].combine`` makes one vector of those of a text's windows, whatever batches
+    they came from; a window alone keeps its vector, bit for bit.
+    """
+    rows = {name: STRATEGIES[name] for name in strategies}
+    return {name: (row.pool(tokens), row.weight(tokens)) for name, row in rows.items()}

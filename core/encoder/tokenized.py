@@ -1,4 +1,4 @@
-"""A window of texts, tokenized: each distinct text once."""
+"""A window of texts or pairs, tokenized: each distinct one once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bertpool.encoder.tokenizer import TokenizedText, Tokenizer
 
 @dataclass(frozen=True)
 class Tokenized:
-    """Texts ready for the encoder: the distinct ones, and which of them each text is.
+    """Texts or pairs ready for the encoder: the distinct ones, and which of them each one is.
 
     Attributes:
         texts: the distinct texts, which are encoded once.
@@ -30,11 +30,17 @@ class Tokenized:
         return Tokenized(texts, self.unknown_only[chosen], np.arange(len(texts)))
 
 
-def tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokenized:
-    """Tokenize each distinct text once."""
-    index: dict[str, int] = {}
-    places = [index.setdefault(text, len(index)) for text in texts]
-    tokenized = tokenizer.encode(list(index))
+def tokenize(
+    tokenizer: Tokenizer, texts: Sequence[str], pairs: Sequence[str] | None = None
+) -> Tokenized:
+    """Tokenize each distinct text once, or each distinct pair of a text and its pair."""
+    index: dict[tuple[str, str], int] = {}
+    seconds = [""] * len(texts) if pairs is None else pairs
+    rows = zip(texts, seconds, strict=True)
+    places = [index.setdefault(row, len(index)) for row in rows]
+    tokenized = tokenizer.encode(
+        [text for text, _ in index], None if pairs is None else [pair for _, pair in index]
+    )
     unknown_only = [tokenizer.unknown_only(text) for text in tokenized]
     return Tokenized(
         tokenized, np.array(unknown_only, dtype=bool), np.array(places, dtype=np.int64)

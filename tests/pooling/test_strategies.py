@@ -90,7 +90,7 @@ def stacked(texts: list[TokenEmbeddings], *, fill: float = 9.0) -> TokenEmbeddin
         padded(text, left=0, right=longest - text.attention_mask.shape[1], fill=fill)
         for text in texts
     ]
-    fields = TokenEmbeddings.__dataclass_fields__
+    fields = TokenEmbeddings.__dataclass_fields__.keys() - {"pooled_before"}
     return TokenEmbeddings(**{f: torch.cat([getattr(row, f) for row in rows]) for f in fields})
 
 
