@@ -9,7 +9,7 @@ import hashlib
 import os
 import sys
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -73,12 +73,8 @@ class _Draft:
     sources: list[str] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
+    size: int = 0  # rows, the rejected ones among them
     characters: int = 0
-
-    @property
-    def full(self) -> bool:
-        count = len(self.rows) + len(self.rejects)
-        return count >= WINDOW_ROWS or self.characters >= WINDOW_CHARACTERS
 
 
 class Corpus:
@@ -136,14 +132,15 @@ class Corpus:
             CorpusError: text that can't be read or decoded, or a blank one under ``error``.
         """
         draft = _Draft()
+        start, stop = self._rows.start, self._rows.stop
         with contextlib.closing(self._fitted_items()) as items:
             for row, (source, item) in enumerate(items):
-                if row in self._rows:
+                if start <= row < stop:
                     self._add(draft, row, source, item)
-                    if draft.full:
-                        yield self._window(draft)
-                        draft = _Draft()
-                if row + 1 >= self._rows.stop:
+                if draft.size >= WINDOW_ROWS or draft.characters >= WINDOW_CHARACTERS:
+                    yield self._window(draft)
+                    draft = _Draft()
+                if row + 1 >= stop:
                     break
             if draft.rows or draft.rejects:
                 yield self._window(draft)
@@ -151,14 +148,14 @@ class Corpus:
     def _add(self, draft: _Draft, row: int, source: str, item: Item) -> None:
         if isinstance(item, Flaw):
             draft.rejects.append(self._reject(row, source, item))
-            draft.characters += len(item.data)
-        elif self._is_wanted(source, item):
+        elif _is_visible(item) or self._keeps_blank(source, item.line):
             draft.rows.append(row)
             draft.sources.append(source)
             draft.records.append(item)
-            draft.characters += len(item.text) + len(item.pair or "")
-            if self._columns is not None:
-                draft.characters += self._columns.weight(item)
+        else:
+            return
+        draft.size += 1
+        draft.characters += _weight(item, self._columns)
 
     def _reject(self, row: int, source: str, flaw: Flaw) -> Reject:
         if self._options.on_error == "stop":
@@ -166,30 +163,22 @@ class Corpus:
         self.rejected += 1
         return Reject(row, source, flaw.line, flaw.reason, flaw.data)
 
-    def _is_wanted(self, source: str, record: Record) -> bool:
-        """Count a blank text, and tell whether a record is kept all the same."""
-        if not is_blank(record.text) or not is_blank(record.pair or ""):
-            return True
+    def _keeps_blank(self, source: str, line: int) -> bool:
         if self._options.blank == "error":
-            raise CorpusError(
-                f"{source}:{record.line}: blank text; pass --blank keep or --blank skip"
-            )
+            raise CorpusError(f"{source}:{line}: blank text; pass --blank keep or --blank skip")
         self.blank += 1
         return self._options.blank == "keep"
 
     def _window(self, draft: _Draft) -> Window:
         records = draft.records
         paired = self._options.pair_column is not None
-        extra = None
-        if self._columns is not None:
-            extra = self._columns.table(records)
         return Window(
             texts=[record.text for record in records],
             pairs=[record.pair or "" for record in records] if paired else None,
             rows=draft.rows,
             sources=draft.sources,
             lines=[record.line for record in records],
-            extra=extra,
+            extra=None if self._columns is None else self._columns.table(records),
             rejects=draft.rejects,
             bytes_read=self._bytes_read,
         )
@@ -202,11 +191,11 @@ class Corpus:
     def _bytes_read(self) -> int:
         return self._bytes_before + (self._opened.raw.size if self._opened is not None else 0)
 
-    def _fitted_items(self) -> Iterator[tuple[str, Item]]:
+    def _fitted_items(self) -> Generator[tuple[str, Item], None, None]:
         """Yield each item with its source, checked against the types of the columns."""
         return self.items() if self._columns is None else self._fit(self._columns)
 
-    def _fit(self, columns: Columns) -> Iterator[tuple[str, Item]]:
+    def _fit(self, columns: Columns) -> Generator[tuple[str, Item], None, None]:
         """Infer types from the first records of the whole input, whichever rows are wanted."""
         with contextlib.closing(self.items()) as items:
             head = collections.deque(_head(items, columns))
@@ -217,7 +206,7 @@ class Corpus:
             for source, item in items:
                 yield source, _fitted(item, columns)
 
-    def items(self) -> Iterator[tuple[str, Item]]:
+    def items(self) -> Generator[tuple[str, Item], None, None]:
         """Yield each record of the inputs, or what is wrong with it, with its source's name.
 
         Raises:
@@ -245,16 +234,25 @@ class Corpus:
 
 def _head(items: Iterator[tuple[str, Item]], columns: Columns) -> Iterator[tuple[str, Item]]:
     """Yield the first items, as many as a window holds."""
-    rows = characters = 0
-    for source, item in items:
+    characters = 0
+    for rows, (source, item) in enumerate(items, start=1):
         yield source, item
-        rows += 1
-        if isinstance(item, Record):
-            characters += len(item.text) + len(item.pair or "") + columns.weight(item)
-        else:
-            characters += len(item.data)
+        characters += _weight(item, columns)
         if rows >= WINDOW_ROWS or characters >= WINDOW_CHARACTERS:
             return
+
+
+def _weight(item: Item, columns: Columns | None) -> int:
+    """Count the characters of an item, which bound its window."""
+    if isinstance(item, Flaw):
+        return len(item.data)
+    own = len(item.text) + (0 if item.pair is None else len(item.pair))
+    return own if columns is None else own + columns.weight(item)
+
+
+def _is_visible(record: Record) -> bool:
+    """Tell whether a text isn't blank; of a pair, whether one of the two isn't."""
+    return not is_blank(record.text) or not (record.pair is None or is_blank(record.pair))
 
 
 def _fitted(item: Item, columns: Columns) -> Item:

@@ -98,10 +98,10 @@ def _checked_schema(file: pq.ParquetFile, shown: str, options: CorpusOptions) ->
     schema = file.schema_arrow
     for name in options.columns:
         _check_column(schema, name, shown)
-    for name in (options.text_column, options.pair_column):
-        if name is not None and not _is_text(schema.field(name).type):
-            kind = schema.field(name).type
-            raise CorpusError(f"{shown}: column {quoted(name)} is {kind}, not string", usage=True)
+    for text in filter(None, (options.text_column, options.pair_column)):
+        kind = schema.field(text).type
+        if not _is_text(kind):
+            raise CorpusError(f"{shown}: column {quoted(text)} is {kind}, not string", usage=True)
     extra = options.extra_columns.items()
     return pa.schema([(name, schema.field(column).type) for name, column in extra])
 

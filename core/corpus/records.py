@@ -16,7 +16,8 @@ REJECT_HINT = "pass --on-error reject to go on without it"
 SHOWN_NAMES = 20  # columns that a message names at most
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: one is made for each text, and a frozen one takes five times as long to make.
+@dataclass(slots=True)
 class Record:
     """One text of an input.
 

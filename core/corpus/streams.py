@@ -68,7 +68,7 @@ class HeadedStream(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         """Read into a buffer and return the number of bytes, 0 at the end."""
         if not self._unread:
-            return self._wait_for(functools.partial(self._raw.readinto, buffer))
+            return self._wait_for(functools.partial(_read_into, self._raw, buffer))
         count = min(len(buffer), len(self._unread))
         buffer[:count] = self._unread[:count]
         self._unread = self._unread[count:]
@@ -113,6 +113,10 @@ class DigestedStream(HeadedStream):
     def identity(self, name: str) -> InputIdentity:
         """Describe what was read so far."""
         return InputIdentity(name, self.size, self.sha256.hexdigest())
+
+
+def _read_into(raw: io.RawIOBase, buffer: memoryview) -> int | None:
+    return raw.readinto(buffer)
 
 
 @dataclass(frozen=True)
