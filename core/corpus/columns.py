@@ -149,6 +149,8 @@ class ValueColumns(_Declared):
         """Make an Arrow column of each."""
         import pyarrow as pa
 
+        if not records:
+            return self.schema().empty_table()
         columns = zip(*map(self._values, records), strict=True)
         arrays = [
             pa.array([kind.convert(value) for value in column], kind.type())
