@@ -1,172 +1,104 @@
-"""Inputs as the user names them: what can be known of them before any is read, and their bytes."""
+"""Inputs as the user names them: what can be known of them before any is read."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import hashlib
-import io
 import logging
-import os
-import re
-import select
-import stat
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Sequence
 
+from bertpool.corpus.formats import COLUMN_CHECKS
+from bertpool.corpus.options import DEFAULT_TEXT_COLUMN, CorpusOptions
+from bertpool.corpus.sources import Input, Source, find_input
+from bertpool.corpus.streams import STDIN, InputIdentity, open_input, printable_name
 from bertpool.errors import CorpusError
 
-T = TypeVar("T")
-STDIN = "-"
-BUFFER_BYTES = 1 << 20
-HEAD_BYTES = 1024  # enough for every signature, and for a fair guess at UTF-16
+__all__ = [
+    "STDIN",
+    "InputIdentity",
+    "check_inputs",
+    "find_inputs",
+    "open_input",
+    "printable_name",
+]
+
+SHOWN_PROBLEMS = 10  # files that one message names at most
+LINES = CorpusOptions()
 
 _log = logging.getLogger("bertpool")
 
-# Suffixes of formats that aren't lines: read as lines they would embed syntax, silently.
-NOT_LINES = (".jsonl", ".csv", ".tsv", ".parquet", ".npy", ".arrow")
-# Patterns, since plain text may well start with BZh or PAR1.
-SIGNATURES = {
-    rb"\x1f\x8b": ("gzip-compressed", "gzip -dc"),
-    rb"\x28\xb5\x2f\xfd": ("zstd-compressed", "zstd -dc"),
-    rb"BZh[1-9](?:1AY&SY|\x17rE8P)": ("bzip2-compressed", "bzip2 -dc"),
-    rb"\xfd7zXZ\x00": ("xz-compressed", "xz -dc"),
-    rb"PK\x03\x04": ("a zip archive", "unzip -p"),
-    rb"PAR1\x15": ("Parquet", None),
-    rb"\x93NUMPY": ("a .npy array", None),
-}
+
+def check_inputs(inputs: Sequence[str], options: CorpusOptions = LINES) -> None:
+    """Check all that can be known early: inputs exist and may be read, options go together.
+
+    Of files with columns, the header, the footer or the first record is read.
+
+    Raises:
+        CorpusError: no input, stdin named twice, the inputs that fail, in one line, options that
+            don't fit the inputs, or a column that isn't there.
+    """
+    found = find_inputs(inputs, options)
+    _check_options(options)
+    sources = [source for one in found for source in one.sources]
+    _check_formats(sources, options)
+    for link in (link for one in found for link in one.links):
+        _log.warning("%s: a link to a directory, not followed", link)
+    for source in sources:
+        if source.format in COLUMN_CHECKS and source.regular:
+            with open_input(source.path) as opened:
+                COLUMN_CHECKS[source.format](opened, options)
 
 
-@dataclass(frozen=True)
-class InputIdentity:
-    """What an input was: its base name (never its folder), its size and its hash."""
-
-    name: str
-    bytes: int
-    sha256: str
-
-
-def printable_name(name: str) -> str:
-    r"""Return a file name as valid Unicode: bytes that aren't UTF-8 become ``\xNN``."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
-
-
-def check_inputs(inputs: Sequence[str]) -> None:
-    """Check all that can be known without reading: every input exists and may be read.
+def find_inputs(inputs: Sequence[str], options: CorpusOptions) -> list[Input]:
+    """Find the files that all inputs stand for.
 
     Raises:
         CorpusError: no input, stdin named twice, or the inputs that fail, in one line.
     """
     if not inputs:
-        raise CorpusError("no input: name files, or - for stdin", usage=True)
+        raise CorpusError("no input: name files or directories, or - for stdin", usage=True)
     if list(inputs).count(STDIN) > 1:
         raise CorpusError("stdin (-) is named twice, and can be read once", usage=True)
-    problems = [problem for name in inputs if (problem := _problem(name))]
+    found = [find_input(name, options) for name in inputs]
+    problems = [problem for one in found for problem in one.problems]
     if problems:
-        raise CorpusError("; ".join(problems), usage=True)
+        more = len(problems) - SHOWN_PROBLEMS
+        shown = problems[:SHOWN_PROBLEMS] + ([f"and {more} more"] if more > 0 else [])
+        raise CorpusError("; ".join(shown), usage=True)
+    return found
 
 
-def _problem(name: str) -> str | None:
-    """Say why an input can't be read, or None."""
-    shown = printable_name(name)
-    if name == STDIN:
-        return None
-    try:
-        mode = os.stat(name).st_mode
-    except (OSError, ValueError) as error:
-        return f"{shown}: {_reason(error)}"
-    if stat.S_ISDIR(mode):
-        return f"{shown}: is a directory; name the files in it"
-    if not os.access(name, os.R_OK):
-        return f"{shown}: no permission to read it"
-    suffix = os.path.splitext(name)[1].lower()
-    if suffix in NOT_LINES:
-        return f"{shown}: bertpool reads lines of text, not {suffix}; extract the text column first"
-    return None
+def _check_options(options: CorpusOptions) -> None:
+    twice = [name for name in options.keep if options.keep.count(name) > 1]
+    if twice:
+        raise CorpusError(f"--keep {twice[0]} is given twice", usage=True)
+    if "id" in options.keep:
+        message = "--keep id: the output has an id of its own; pass --id-column id"
+        raise CorpusError(message, usage=True)
 
 
-def _reason(error: OSError | ValueError) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "no such file"
-    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+def _check_formats(sources: Sequence[Source], options: CorpusOptions) -> None:
+    """Check that options about columns meet formats that have them, in one way."""
+    plain = [source for source in sources if source.format not in COLUMN_CHECKS]
+    asked = _column_options(options)
+    only_text = asked == ["--text-column"]
+    if asked and plain and not (only_text and len(plain) < len(sources)):
+        raise CorpusError(
+            f"{plain[0].shown}: {asked[0]} needs columns, and {plain[0].format} has none; "
+            f"pass --input-format {', '.join(COLUMN_CHECKS)}",
+            usage=True,
+        )
+    typed = {source.format == "parquet" for source in sources}
+    if options.has_extra and len(typed) > 1:
+        raise CorpusError(
+            "--id-column and --keep take Parquet files, or others, not both at once", usage=True
+        )
 
 
-class DigestedStream(io.RawIOBase):
-    """A raw stream that hashes and counts the bytes read through it."""
-
-    def __init__(self, raw: io.RawIOBase) -> None:
-        self._raw = raw
-        self._sha256 = hashlib.sha256()
-        self.size = 0
-        # Read whole here: a slow pipe may hand over a signature byte by byte.
-        self.head = self._read_head()
-        self._unread = memoryview(self.head)
-
-    def readable(self) -> bool:
-        """Tell that this stream can be read."""
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Read into a buffer and return the number of bytes, 0 at the end."""
-        if self._unread:
-            count = min(len(buffer), len(self._unread))
-            buffer[:count] = self._unread[:count]
-            self._unread = self._unread[count:]
-        else:
-            count = self._wait_for(functools.partial(self._raw.readinto, buffer))
-        self._sha256.update(buffer[:count])
-        self.size += count
-        return count
-
-    def identity(self, name: str) -> InputIdentity:
-        """Describe what was read so far."""
-        return InputIdentity(name, self.size, self._sha256.hexdigest())
-
-    def _read_head(self) -> bytes:
-        head = b""
-        while len(head) < HEAD_BYTES:
-            more = self._wait_for(functools.partial(self._raw.read, HEAD_BYTES - len(head)))
-            if not more:
-                break
-            head += more
-        return head
-
-    def _wait_for(self, read: Callable[[], T | None]) -> T:
-        """Read, waiting where a non-blocking descriptor has nothing yet (None, unlike its end)."""
-        while (result := read()) is None:
-            select.select([self._raw.fileno()], [], [])
-        return result
-
-
-@contextlib.contextmanager
-def open_input(name: str) -> Iterator[DigestedStream]:
-    """Open a file, FIFO or ``-`` for reading bytes, closed at exit.
-
-    Raises:
-        CorpusError: it can't be opened or read, or holds a format that isn't lines of text.
-    """
-    shown = printable_name(name)
-    try:
-        with _open_raw(name) as raw:
-            stream = DigestedStream(raw)
-            _refuse_signature(shown, stream.head)
-            yield stream
-    except OSError as error:
-        raise CorpusError(f"{shown}: {_reason(error)}") from error
-
-
-def _open_raw(name: str) -> io.FileIO:
-    if name != STDIN:
-        return io.FileIO(name)
-    if os.isatty(0):
-        _log.warning("reading texts from the terminal, one a line; end with Ctrl-D")
-    return io.FileIO(0, closefd=False)
-
-
-def _refuse_signature(shown: str, head: bytes) -> None:
-    for signature, (what, command) in SIGNATURES.items():
-        if re.match(signature, head):
-            source = "" if shown == STDIN else f" {shown}"
-            hint = f"; pipe it: {command}{source} | bertpool embed - -o OUT" if command else ""
-            raise CorpusError(f"{shown}: looks {what}, not lines of text{hint}")
+def _column_options(options: CorpusOptions) -> list[str]:
+    """Name the options given that are about columns, the default text column aside."""
+    given = {
+        "--pair-column": options.pair_column is not None,
+        "--id-column": options.id_column is not None,
+        "--keep": bool(options.keep),
+        "--text-column": options.text_column != DEFAULT_TEXT_COLUMN,
+    }
+    return [name for name, is_given in given.items() if is_given]

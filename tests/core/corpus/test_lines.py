@@ -7,21 +7,32 @@ from pathlib import Path
 
 import pytest
 from bertpool.corpus import lines as lines_module
-from bertpool.corpus.inputs import open_input
 from bertpool.corpus.lines import read_lines
+from bertpool.corpus.options import CorpusOptions
+from bertpool.corpus.records import Flaw, Record
+from bertpool.corpus.streams import open_input
 from bertpool.errors import CorpusError
 
 Read = Callable[..., list[str]]
 CHUNK = 8192  # bytes that io.TextIOWrapper decodes at once
 
 
+def text_of(item: Record | Flaw) -> str:
+    """Return a record's text, or stop at a flaw as a corpus does."""
+    if isinstance(item, Flaw):
+        raise CorpusError(f"notes.txt:{item.line}: {item.reason}; {item.hint}")
+    return item.text
+
+
 @pytest.fixture
-def read(tmp_path: Path) -> Read:
+def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
+    monkeypatch.chdir(tmp_path)
+
     def read_back(content: bytes, encoding: str = "utf-8") -> list[str]:
-        path = tmp_path / "notes.txt"
-        path.write_bytes(content)
-        with open_input(str(path)) as stream:
-            return list(read_lines(stream, "notes.txt", encoding))
+        Path("notes.txt").write_bytes(content)
+        options = CorpusOptions(encoding=encoding)
+        with open_input("notes.txt") as opened:
+            return [text_of(item) for item in read_lines(opened, options)]
 
     return read_back
 
@@ -243,5 +254,17 @@ def test_a_line_as_long_as_the_limit_is_read(
     assert read(b"x" * 999 + b"\nb\n", encoding) == ["x" * 999, "b"]
 
 
-def test_compressed_bytes_are_refused_whatever_the_encoding(read: Read) -> None:
-    assert "gzip" in refusal(read, gzip.compress(b"hello\n"), "latin-1")
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "utf-16"])
+def test_compressed_lines_are_read_in_every_encoding(read: Read, encoding: str) -> None:
+    assert read(gzip.compress("é\nb\n".encode(encoding)), encoding) == ["é", "b"]
+
+
+def test_a_bad_line_is_a_flaw_with_its_bytes_and_the_others_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(b"a\nb\xff\r\nc\n")
+    with open_input(str(path)) as opened:
+        items = list(read_lines(opened, CorpusOptions()))
+    assert [type(item) for item in items] == [Record, Flaw, Record]
+    assert isinstance(items[1], Flaw)
+    assert (items[1].line, items[1].data) == (2, b"b\xff")
+    assert "not UTF-8 at byte 2" in items[1].reason
