@@ -190,7 +190,7 @@ def _open_quote(raw: Sequence[bytes], delimiter: str) -> int:
     1
     """
     record, end = b"".join(raw), re.escape(delimiter.encode())
-    cell = re.compile(rb'(?:"[^"]*(?:""[^"]*)*"|(?!")[^%b\n]*)(?:%b|\n)' % (end, end))
+    cell = re.compile(rb'(?:"[^"]*(?:""[^"]*)*"|(?!")[^%b\n]*)(?:%b|\r?\n)' % (end, end))
     at = 0
     while found := cell.match(record, at):
         at = found.end()

@@ -124,6 +124,9 @@ def test_a_row_that_is_none_is_a_flaw_and_the_next_is_read(
         ('text,n\n"a\nb",1\n"c\nd","e\nf\n', 5),
         ('text,n\n"a ""\nb",1,"c\n\n', 3),
         ('text\n"', 2),
+        ('text,n\r\n"a\r\nb","c"\r\n"d","e\r\nf\r\n', 4),
+        ('n,text\r\n1,"a\r\nb""\r\n"\r\n2,"c\r\nd\r\n', 5),
+        ('text,n\r\n"a\r\n","b\r\n', 3),
         ('text,n\n5" pipe,"x\ny\n', 2),
     ],
 )
