@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 from bertpool.cli import options
-from bertpool.cli.messages import show_summary, start_logging, stderr
+from bertpool.cli.messages import show, show_summary, start_logging, stderr
 
+REJECTED = 3  # the exit code of a run that is whole but for what it rejected
 EPILOG = "Every option also reads BERTPOOL_<OPTION> from the environment."
 
 app = typer.Typer(
@@ -39,16 +40,25 @@ def bertpool(
 
 @app.command(epilog=EPILOG)
 def embed(
+    context: typer.Context,
     inputs: options.Inputs = None,
+    input_format: options.InputFormat = "auto",
+    text_column: options.TextColumn = "text",
+    pair_column: options.PairColumn = None,
+    id_column: options.IdColumn = None,
+    keep: options.Keep = [],  # noqa: B006 - Typer reads it, nobody changes it
     encoding: options.Encoding = "utf-8",
     blank: options.Blank = "keep",
+    on_error: options.OnError = "stop",
     model: options.Model = None,
     revision: options.Revision = None,
     offline: options.Offline = False,
-    strategy: options.Strategy = ["auto"],  # noqa: B006 - Typer reads it, nobody changes it
+    strategy: options.Strategy = ["auto"],  # noqa: B006
     layer: options.Layer = ["-1"],  # noqa: B006
     exclude_special: options.ExcludeSpecial = False,
     max_length: options.MaxLength = None,
+    on_truncate: options.OnTruncate = "keep",
+    stride: options.Stride = None,
     prompt: options.Prompt = None,
     normalize: options.Normalize = None,
     dimensions: options.Dimensions = None,
@@ -57,30 +67,50 @@ def embed(
     dtype: options.Dtype = "float32",
     threads: options.Threads = None,
     batch_tokens: options.BatchTokens = None,
+    engine: options.Engine = "local",
+    workers: options.Workers = None,
+    shard: options.ShardOption = None,
     output: options.Output = None,
+    output_format: options.OutputFormat = None,
     force: options.Force = False,
+    resume: options.Resume = False,
     text: options.Text = True,
     report: options.ReportFile = None,
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Embed texts: one vector a line, written to Parquet or .npy."""
+    """Embed texts: one vector a text, written to Parquet, .npy, Arrow or JSON lines."""
     start_logging(quiet=quiet, verbose=verbose)
     # Here, not at the top: --help and usage errors need none of it.
     from bertpool.cli.progress import shown_progress
     from bertpool.cli.reports import check_report, write_report
-    from bertpool.pipeline import extract
+    from bertpool.options import Options
+    from bertpool.pipeline import run
+    from bertpool.plan import make_plan
 
-    check_report(report, inputs or [], output, force=force)
+    asked = {k: v for k, v in context.params.items() if k not in ("report", "quiet", "verbose")}
+    plan = make_plan(Options(**asked | {"inputs": inputs or []}))
+    check_report(report, plan)
     with shown_progress(stderr, quiet=quiet) as on_progress:
-        result = extract(
-            inputs or [], encoding=encoding, blank=blank, model=model, revision=revision,
-            offline=offline, strategy=strategy, layer=layer, exclude_special=exclude_special,
-            max_length=max_length, prompt=prompt, normalize=normalize, dimensions=dimensions,
-            output_dtype=output_dtype, device=device, dtype=dtype, threads=threads,
-            batch_tokens=batch_tokens, output=output, force=force, text=text,
-            on_progress=on_progress,
-        )  # fmt: skip
+        result = run(plan, on_progress)
     if not quiet:
         show_summary(result)
     write_report(report, result)
+    if result.rejected:
+        raise typer.Exit(REJECTED)
+
+
+@app.command(epilog=EPILOG)
+def merge(
+    parts: options.Parts,
+    output: options.MergedOutput,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Join the files of embed --shard to the file that one run would have written."""
+    start_logging(quiet=quiet, verbose=False)
+    from bertpool.merge import merge as join
+
+    rows = join(parts, output=output, force=force)
+    if not quiet:
+        show(f"{output}: ", "bold", f"{rows:,} rows of {len(parts)} shards")

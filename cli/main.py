@@ -9,7 +9,7 @@ import sys
 
 import typer
 from bertpool.cli.app import app
-from bertpool.cli.messages import show_error
+from bertpool.cli.messages import show_error, show_kept
 from bertpool.cli.signals import interrupt_on_signals
 from bertpool.errors import BertpoolError, Interrupted
 
@@ -29,6 +29,8 @@ def run(arguments: list[str]) -> int:
         return app(arguments, prog_name="bertpool", standalone_mode=False) or 0
     except BertpoolError as error:
         show_error(str(error))
+        if error.kept is not None and error.exit_code == 1:
+            show_kept(error.kept, arguments)
         return error.exit_code
     except typer.TyperException as error:
         # Without arguments the message is empty: the help was shown in its stead.
@@ -43,10 +45,10 @@ def run(arguments: list[str]) -> int:
         show_error(f"stdout: {error.strerror}")  # where --help or --version were to go
         return 1
     except Interrupted as interrupted:
-        return _end_interrupted(interrupted)
+        return _end_interrupted(interrupted, arguments)
 
 
-def _end_interrupted(interrupted: Interrupted) -> int:
+def _end_interrupted(interrupted: Interrupted, arguments: list[str]) -> int:
     if interrupted.exit_code == 128 + signal.SIGPIPE:
         # What is still buffered has no reader: let the interpreter flush it into nothing.
         nothing = os.open(os.devnull, os.O_WRONLY)
@@ -54,4 +56,6 @@ def _end_interrupted(interrupted: Interrupted) -> int:
             os.dup2(nothing, descriptor)
     else:
         show_error(f"interrupted by {interrupted}")
+        if interrupted.kept is not None:
+            show_kept(interrupted.kept, arguments)
     return interrupted.exit_code

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shlex
+from collections.abc import Sequence
 
 from bertpool.corpus.inputs import printable_name
+from bertpool.errors import Kept
 from bertpool.report import Report
 from rich.console import Console
 from rich.text import Text
@@ -60,16 +63,29 @@ def start_logging(*, quiet: bool, verbose: bool) -> None:
         os.environ.setdefault(variable, "warning" if heard else "critical")
 
 
+def show_kept(kept: Kept, arguments: Sequence[str]) -> None:
+    """Say what an unfinished run has left, and the command that goes on from it."""
+    words = [word for word in arguments if word != "--force"]
+    again = shlex.join(["bertpool", *words, *(() if "--resume" in words else ("--resume",))])
+    show("note: ", "yellow", f"{kept.rows:,} rows are kept in {kept.folder}; to go on: {again}")
+
+
 def show_summary(report: Report) -> None:
     """Say in one line what was made, how fast, and where it is."""
+    place = ", ".join(report.outputs) or "stdout"
+    if report.rows and not report.distinct:
+        show(f"{place}: ", "bold", f"is finished: {report.rows:,} rows; nothing to do")
+        return
     facts = [f"{report.tokens:,} tokens"]
     if report.truncated:
         of = f"{report.truncated:,} of {report.rows:,} rows"
         facts.append(f"{of} truncated at {report.max_length} tokens")
     if report.blank:
         facts.append(f"{report.blank:,} blank")
+    if report.rejected:
+        facts.append(f"{report.rejected:,} rejected, see {report.rejects}")
     show(
-        f"{report.output}: ",
+        f"{place}: ",
         "bold",
         f"{report.rows:,} row{'s' * (report.rows != 1)} of {report.dimensions} "
         f"{report.output_dtype}; {', '.join(facts)}; {report.seconds['total']:.1f} s, "

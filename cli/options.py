@@ -31,8 +31,41 @@ _OUTPUT = "Output"
 
 Inputs = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="INPUT...", help="Files of one text a line; - is stdin.", show_default=False
+    typer.Argument(metavar="INPUT...", help="Files, directories, - for stdin.", show_default=False),
+]
+InputFormat = Annotated[
+    Literal["auto", "lines", "text", "jsonl", "csv", "tsv", "parquet"],
+    _option(
+        "--input-format",
+        help="auto: by suffix, else a text a line; a directory's files are a text each.",
+        panel=_INPUT,
+    ),
+]
+TextColumn = Annotated[
+    str,
+    _option(
+        "--text-column", help="Field of the texts in jsonl, csv, tsv, parquet.", panel=_INPUT,
+        metavar="NAME",
+    ),
+]  # fmt: skip
+PairColumn = Annotated[
+    str | None,
+    _option(
+        "--pair-column", help="Of a second text, encoded with the first.", panel=_INPUT,
+        metavar="NAME",
+    ),
+]  # fmt: skip
+IdColumn = Annotated[
+    str | None,
+    _option(
+        "--id-column", help="Of the output's id.", panel=_INPUT, metavar="NAME",
+        show_default="the row's number",
+    ),
+]  # fmt: skip
+Keep = Annotated[
+    list[str],
+    _option(
+        "--keep", help="Column to copy into the output; repeatable.", panel=_INPUT, metavar="NAME"
     ),
 ]
 Encoding = Annotated[
@@ -42,6 +75,14 @@ Blank = Annotated[
     Literal["keep", "skip", "error"],
     _option(
         "--blank", help="Blank texts: keep a row, skip it, or stop at the first.", panel=_INPUT
+    ),
+]
+OnError = Annotated[
+    Literal["stop", "reject"],
+    _option(
+        "--on-error",
+        help="Records that can't be read: stop, or put them into OUT.rejects.jsonl and exit 3.",
+        panel=_INPUT,
     ),
 ]
 Model = Annotated[
@@ -92,6 +133,21 @@ MaxLength = Annotated[
         show_default="the model's limit",
     ),
 ]
+OnTruncate = Annotated[
+    Literal["keep", "error", "window"],
+    _option(
+        "--on-truncate",
+        help="Longer texts: cut and count them, stop, or pool over windows of the whole text.",
+        panel=_MODEL,
+    ),
+]
+Stride = Annotated[
+    int | None,
+    _option(
+        "--stride", help="Tokens that neighbouring windows share.", panel=_MODEL, metavar="N",
+        show_default="an eighth of the limit",
+    ),
+]  # fmt: skip
 Prompt = Annotated[
     str | None,
     _option(
@@ -144,19 +200,57 @@ BatchTokens = Annotated[
         show_default="what runs best",
     ),
 ]  # fmt: skip
+Engine = Annotated[
+    Literal["local", "ray"],
+    _option("--engine", help="This process, or workers of Ray (RAY_ADDRESS).", panel=_COMPUTE),
+]
+Workers = Annotated[
+    int | None,
+    _option(
+        "--workers", help="Of Ray.", panel=_COMPUTE, metavar="N",
+        show_default="one a GPU, or one here",
+    ),
+]  # fmt: skip
+ShardOption = Annotated[
+    str | None,
+    _option(
+        "--shard",
+        help="Embed one of N parts of the rows, I from 1; auto reads SLURM's variables.",
+        panel=_COMPUTE,
+        metavar="I/N",
+    ),
+]
 Output = Annotated[
     str | None,
     _option(
         "--output", "-o",
-        help="File to write, .parquet or .npy.",
+        help="File to write, .parquet, .npy, .arrow or .jsonl; - is stdout.",
         panel=_OUTPUT,
         show_default="the input's name with .parquet",
     ),
 ]  # fmt: skip
-Force = Annotated[bool, _option("--force", help="Replace an existing output.", panel=_OUTPUT)]
-Text = Annotated[
-    bool, _option("--text/--no-text", help="Keep the texts in the Parquet file.", panel=_OUTPUT)
+Parts = Annotated[
+    list[str], typer.Argument(metavar="PART...", help="All of the shards, in any order.")
 ]
+MergedOutput = Annotated[
+    str,
+    _option("--output", "-o", help="File to write, of the shards' format.", panel=_OUTPUT),
+]
+OutputFormat = Annotated[
+    Literal["parquet", "npy", "arrow", "jsonl"] | None,
+    _option(
+        "--output-format", help="Whatever the suffix.", panel=_OUTPUT,
+        show_default="by suffix; jsonl on stdout",
+    ),
+]  # fmt: skip
+Force = Annotated[
+    bool,
+    _option("--force", help="Replace an output; start an unfinished run afresh.", panel=_OUTPUT),
+]
+Resume = Annotated[
+    bool, _option("--resume", help="Go on with an unfinished run's windows.", panel=_OUTPUT)
+]
+Text = Annotated[bool, _option("--text/--no-text", help="Keep the texts.", panel=_OUTPUT)]
 ReportFile = Annotated[
     str | None,
     _option(

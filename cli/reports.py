@@ -4,35 +4,33 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import typer
-from bertpool.corpus.inputs import check_inputs
 from bertpool.errors import OutputError
-from bertpool.output.destination import check_target, find_destination, mapped_errors, write_atomic
+from bertpool.output.atomic import mapped_errors, write_atomic
+from bertpool.output.destination import STDOUT, check_target
+from bertpool.plan import Plan
 from bertpool.report import Report
 
-STDOUT = "-"
 
-
-def check_report(
-    report: str | None, inputs: Sequence[str], output: str | None, *, force: bool
-) -> None:
+def check_report(report: str | None, plan: Plan) -> None:
     """Check before the run that the report can be written; an older report is replaced.
 
     Raises:
         OutputError: it can't, or it is the output or an input.
     """
-    if report == STDOUT and sys.stdout is None:
-        raise OutputError("--report -: stdout is closed", usage=True)
-    if report is None or report == STDOUT:
+    if report is None:
         return
-    check_inputs(inputs)
-    destination = find_destination(output, inputs, force=force)
-    if os.path.realpath(report) in map(os.path.realpath, destination.files):
+    if report == STDOUT:
+        if sys.stdout is None:
+            raise OutputError("--report -: stdout is closed", usage=True)
+        if not plan.destination.targets:
+            raise OutputError("--report -: stdout takes the vectors; name a file", usage=True)
+        return
+    if os.path.realpath(report) in map(os.path.realpath, plan.destination.files):
         raise OutputError(f"--report {report}: is the output", usage=True)
-    check_target(Path(report), inputs, force=True)
+    check_target(Path(report), plan.options.inputs, force=True)
 
 
 def write_report(report: str | None, result: Report) -> None:

@@ -18,6 +18,8 @@ from bertpool.errors import (
 )
 
 if TYPE_CHECKING:
+    from bertpool.model import Model as Model
+    from bertpool.model import load as load
     from bertpool.pipeline import extract as extract
     from bertpool.report import Report as Report
 
@@ -28,11 +30,18 @@ __all__ = [
     "ModelError",
     "OutputError",
     "PoolingError",
+    "Model",
     "Report",
     "extract",
+    "load",
 ]
 
-_LAZY = {"extract": "bertpool.pipeline", "Report": "bertpool.report"}
+_LAZY = {
+    "Model": "bertpool.model",
+    "load": "bertpool.model",
+    "extract": "bertpool.pipeline",
+    "Report": "bertpool.report",
+}
 
 
 def __getattr__(name: str) -> object:

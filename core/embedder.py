@@ -6,9 +6,10 @@ import functools
 import logging
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,16 +28,20 @@ from bertpool.encoder.tokenized import Tokenized, tokenize
 from bertpool.encoder.tokenizer import TokenizedText, Tokenizer
 from bertpool.errors import TextTooLarge
 from bertpool.output.rows import finite_rows, zero_rows
-from bertpool.pooling import pool
+from bertpool.pooling import STRATEGIES, pool, pool_windows
 from bertpool.pooling.sentence_embedding import l2_normalize
 from torch import Tensor
 
 OnBatch = Callable[[int, int], None]
+Pooled = tuple[Layers, str]  # which layers' token vectors, pooled by which strategy
+K = TypeVar("K")
+A = TypeVar("A", npt.NDArray[np.float32], Tensor)
+Run = Callable[[list[TokenizedText]], dict[K, A]]  # of one batch
 
 _log = logging.getLogger("bertpool")
 
 
-def _ignore(rows: int, tokens: int) -> None:
+def _ignore_batch(rows: int, tokens: int) -> None:
     """Take progress and do nothing with it."""
 
 
@@ -52,6 +57,7 @@ class Embedded:
         unknown_only: ``(texts)`` bool, texts of which the model sees the unknown token only.
         distinct: how many different texts there were, each encoded once.
         distinct_tokens: tokens of those.
+        distinct_pairs: pairs of tokens that attend to one another in those.
         slots: token slots that the batches took up, padding included.
         redone: how many texts overflowed and were encoded again in float32.
     """
@@ -63,6 +69,7 @@ class Embedded:
     unknown_only: npt.NDArray[np.bool_]
     distinct: int
     distinct_tokens: int
+    distinct_pairs: int
     slots: int
     redone: int
 
@@ -97,7 +104,7 @@ class Embedder:
     in_float32: Callable[[], Embedder] | None = None
     memory: Memory = field(default_factory=lambda: Memory())
 
-    def embed(self, texts: Sequence[str], *, on_batch: OnBatch = _ignore) -> Embedded:
+    def embed(self, texts: Sequence[str], *, on_batch: OnBatch = _ignore_batch) -> Embedded:
         """Embed texts; one without any token (possible where a tokenizer adds none) gets zeros.
 
         Args:
@@ -106,7 +113,7 @@ class Embedder:
         """
         return self.encode(tokenize(self.tokenizer, texts), on_batch=on_batch)
 
-    def encode(self, tokenized: Tokenized, *, on_batch: OnBatch = _ignore) -> Embedded:
+    def encode(self, tokenized: Tokenized, *, on_batch: OnBatch = _ignore_batch) -> Embedded:
         """Encode and pool texts that are tokenized, as :meth:`embed` does.
 
         Raises:
@@ -116,17 +123,52 @@ class Embedder:
         counts = np.bincount(tokenized.places, minlength=len(texts))
         shape = (len(texts), self.recipe.width)
         vectors = {name: np.zeros(shape, dtype=np.float32) for name in self.recipe.columns}
-        present = [i for i, text in enumerate(texts) if text.input_ids]
         slots = 0
-        for batch, columns in self._batches(texts, present):
+        whole = [i for i, text in enumerate(texts) if text.input_ids and not text.windows]
+        for batch, columns in self._batches(self._encode_batch, texts, whole):
             for name, column in columns.items():
                 vectors[name][batch] = column
             members = [texts[i] for i in batch]
             slots += self.encoder.slots(members)
-            lengths = np.array([len(text.input_ids) for text in members])
-            on_batch(int(counts[batch].sum()), int(lengths @ counts[batch]))
+            on_batch(int(counts[batch].sum()), int(lengths_of(members) @ counts[batch]))
+        split = [i for i, text in enumerate(texts) if text.windows]
+        if split:
+            slots += self._encode_split(texts, split, vectors, on_batch)
+            on_batch(int(counts[split].sum()), 0)
         redone = self._redo_overflowed(tokenized, vectors)
         return _embedded(tokenized, vectors, slots=slots, redone=redone)
+
+    def _encode_split(
+        self,
+        texts: list[TokenizedText],
+        split: list[int],
+        vectors: dict[str, npt.NDArray[np.float32]],
+        on_batch: OnBatch,
+    ) -> int:
+        """Encode the windows of the texts that are split, and combine them; return the slots."""
+        windows = [window for i in split for window in texts[i].windows]
+        owners = [i for i in split for _ in texts[i].windows]
+        pooled: dict[Pooled, list[Tensor]] = {}
+        slots = 0
+        try:
+            for batch, parts in self._batches(
+                self._pool_windows, windows, list(range(len(windows)))
+            ):
+                for key, part in parts.items():
+                    rows = pooled.setdefault(key, [torch.empty(0)] * len(windows))
+                    for index, row in zip(batch, part, strict=True):
+                        rows[index] = row
+                members = [windows[i] for i in batch]
+                slots += self.encoder.slots(members)
+                on_batch(0, int(lengths_of(members).sum()))
+        except TextTooLarge as error:
+            raise TextTooLarge(owners[error.index]) from error
+        ends = np.cumsum([len(texts[i].windows) for i in split]).tolist()
+        for i, start, end in zip(split, [0, *ends], ends, strict=False):
+            combined = {key: _combined(key, rows[start:end]) for key, rows in pooled.items()}
+            for name, column in self._columns(combined).items():
+                vectors[name][i] = column[0]
+        return slots
 
     def _redo_overflowed(
         self, tokenized: Tokenized, vectors: dict[str, npt.NDArray[np.float32]]
@@ -141,30 +183,30 @@ class Embedder:
         return overflowed
 
     def _batches(
-        self, texts: list[TokenizedText], present: list[int]
-    ) -> Iterator[tuple[list[int], dict[str, npt.NDArray[np.float32]]]]:
-        """Yield each batch's indices with its vectors; several run at once where they may."""
+        self, run: Run[K, A], texts: Sequence[TokenizedText], present: list[int]
+    ) -> Iterator[tuple[list[int], dict[K, A]]]:
+        """Yield each batch's indices with its results; several run at once where they may."""
         own = self.encoder.batches([texts[i] for i in present])
         batches = [[present[i] for i in batch] for batch in own]
-        run = functools.partial(self._encode_fitting, texts)
+        run_one = functools.partial(self._run_fitting, run, texts)
         if self.encoder.workers == 1:
-            yield from zip(batches, map(run, batches), strict=True)
+            yield from zip(batches, map(run_one, batches), strict=True)
             return
         workers = ThreadPoolExecutor(self.encoder.workers)
         try:
-            yield from zip(batches, workers.map(run, batches), strict=True)
+            yield from zip(batches, workers.map(run_one, batches), strict=True)
         finally:
             workers.shutdown(cancel_futures=True)
 
-    def _encode_fitting(
-        self, texts: list[TokenizedText], batch: list[int]
-    ) -> dict[str, npt.NDArray[np.float32]]:
-        """Encode a batch, in halves where memory doesn't suffice, and remember that."""
+    def _run_fitting(
+        self, run: Run[K, A], texts: Sequence[TokenizedText], batch: list[int]
+    ) -> dict[K, A]:
+        """Run a batch, in halves where memory doesn't suffice, and remember that."""
         members = [texts[i] for i in batch]
         slots = self.encoder.slots(members)
         if slots < self.memory.too_much or len(batch) == 1:
             try:
-                return self._encode_batch(members)
+                return run(members)
             except OUT_OF_MEMORY as error:
                 if not _is_out_of_memory(error):
                     raise
@@ -174,17 +216,36 @@ class Embedder:
                 self.memory.too_much = min(self.memory.too_much, slots * 3 // 4)
                 _log.warning("out of memory with %d tokens in a batch; halving it", slots)
         middle = len(batch) // 2
-        halves = [self._encode_fitting(texts, half) for half in (batch[:middle], batch[middle:])]
-        return {name: np.concatenate([half[name] for half in halves]) for name in halves[0]}
+        halves = [self._run_fitting(run, texts, half) for half in (batch[:middle], batch[middle:])]
+        return {key: _joined([half[key] for half in halves]) for key in halves[0]}
 
     @torch.inference_mode()
     def _encode_batch(self, texts: list[TokenizedText]) -> dict[str, npt.NDArray[np.float32]]:
         """Encode and pool one batch; blocks are joined first, so that what follows runs once."""
-        blocks: dict[tuple[Layers, str], list[Tensor]] = defaultdict(list)
+        blocks: dict[Pooled, list[Tensor]] = defaultdict(list)
         for layers, block in self.encoder.encode(texts):
             for strategy, vectors in pool(block, self.recipe.strategies_of(layers)).items():
                 blocks[layers, strategy].append(vectors)
-        pooled = {key: torch.cat(parts) for key, parts in blocks.items()}
+        return self._columns({key: torch.cat(parts) for key, parts in blocks.items()})
+
+    @torch.inference_mode()
+    def _pool_windows(self, windows: list[TokenizedText]) -> dict[Pooled, Tensor]:
+        """Encode and pool one batch of windows: ``(windows, hidden + 1)``, the weight last."""
+        before = torch.tensor([window.pooled_before for window in windows])
+        done: dict[Layers, int] = defaultdict(int)
+        blocks: dict[Pooled, list[Tensor]] = defaultdict(list)
+        for layers, block in self.encoder.encode(windows):
+            start = done[layers]
+            done[layers] = end = start + len(block.hidden_states)
+            block = replace(block, pooled_before=before[start:end].to(block.hidden_states.device))
+            pooled = pool_windows(block, self.recipe.strategies_of(layers))
+            for strategy, (vectors, weights) in pooled.items():
+                both = torch.cat([vectors, weights[:, None]], dim=1)
+                blocks[layers, strategy].append(both.cpu())
+        return {key: torch.cat(parts) for key, parts in blocks.items()}
+
+    def _columns(self, pooled: Mapping[Pooled, Tensor]) -> dict[str, npt.NDArray[np.float32]]:
+        """Put the pooled vectors, ``(texts, hidden)``, together to the output's columns."""
         return {
             name: self._finish(
                 torch.cat([pooled[column.layers, one] for one in column.strategies], dim=1)
@@ -192,11 +253,33 @@ class Embedder:
             for name, column in self.recipe.columns.items()
         }
 
+    @torch.inference_mode()
     def _finish(self, vectors: Tensor) -> npt.NDArray[np.float32]:
+        vectors = vectors.to(self.encoder.device)
         for stage in self.stages:
             vectors = stage(vectors)
         array: npt.NDArray[np.float32] = vectors.cpu().numpy()
         return array
+
+
+def lengths_of(texts: Sequence[TokenizedText]) -> npt.NDArray[np.int64]:
+    """Return how many tokens of each text the model sees, those of its windows together."""
+    return np.array(
+        [sum(len(part.input_ids) for part in text.windows or (text,)) for text in texts],
+        dtype=np.int64,
+    )
+
+
+def _combined(key: Pooled, windows: list[Tensor]) -> Tensor:
+    """Combine a text's windows, each ``(hidden + 1)`` with its weight, to ``(1, hidden)``."""
+    both = torch.stack(windows)
+    return STRATEGIES[key[1]].combine(both[:, :-1], both[:, -1]).unsqueeze(0)
+
+
+def _joined(halves: list[A]) -> A:
+    if isinstance(halves[0], Tensor):
+        return torch.cat(halves)
+    return np.concatenate(halves)
 
 
 @dataclass
@@ -226,16 +309,17 @@ def _embedded(
     """Give each text what its distinct one has."""
     places = tokenized.places
     n_tokens = np.array([text.n_tokens for text in tokenized.texts], dtype=np.int32)[places]
-    lengths = [len(text.input_ids) for text in tokenized.texts]
-    encoded = np.array(lengths, dtype=np.int32)[places]
+    lengths = lengths_of(tokenized.texts)
+    parts = [len(part.input_ids) for text in tokenized.texts for part in text.windows or (text,)]
     return Embedded(
         vectors={name: column[places] for name, column in vectors.items()},
         n_tokens=n_tokens,
         truncated=np.array([text.truncated for text in tokenized.texts], dtype=bool)[places],
-        encoded_tokens=encoded,
+        encoded_tokens=lengths.astype(np.int32)[places],
         unknown_only=tokenized.unknown_only[places],
         distinct=len(tokenized.texts),
-        distinct_tokens=sum(lengths),
+        distinct_tokens=sum(parts),
+        distinct_pairs=sum(length * length for length in parts),
         slots=slots,
         redone=int(redone[places].sum()),
     )

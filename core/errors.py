@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What an unfinished run leaves for ``--resume``: so many rows, in a folder."""
+
+    rows: int
+    folder: str
 
 
 class BertpoolError(Exception):
     """Say in one line what is wrong, where, and what to do.
 
     ``usage`` marks what was asked for wrongly and is known before anything is loaded (exit code
-    2); everything else was found later (exit code 1).
+    2); everything else was found later (exit code 1). ``kept`` is what isn't lost.
     """
+
+    kept: Kept | None = None
 
     def __init__(self, message: str, *, usage: bool = False) -> None:
         super().__init__(message)
@@ -47,6 +58,8 @@ class OutputError(BertpoolError):
 
 class Interrupted(BaseException):
     """A signal ended the run; not an ``Exception``, so that nothing swallows it on the way up."""
+
+    kept: Kept | None = None
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)

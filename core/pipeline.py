@@ -2,40 +2,53 @@
 
 One text's way: ``corpus`` reads it and gives it a row; a window of texts goes to the ``embedder``,
 which tokenizes them, sorts them into batches, runs the ``encoder``, pools each batch and puts the
-vectors back in order; ``output`` appends the window to a file that appears when all is done.
+vectors back in order; ``output`` keeps the window as a part, and joins the parts to a file that
+appears when all is done.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
+import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from importlib import metadata
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from bertpool.ahead import Ahead
-from bertpool.corpus import Blank, Corpus, Window
-from bertpool.corpus.inputs import check_inputs
-from bertpool.encoder.checkpoint import Checkpoint, find_checkpoint
-from bertpool.encoder.device import Dtype, check_device_name
-from bertpool.encoder.limits import LengthLimit, length_limit
-from bertpool.encoder.recipe import Named, Reading, Recipe, check_strategies, make_recipe
-from bertpool.encoder.threads import MAX_THREADS, default_threads
+from bertpool.corpus import Corpus, Window, count_rows
+from bertpool.corpus.options import Blank, InputFormat, OnError
+from bertpool.counts import Counts, count_window
+from bertpool.encoder.device import Dtype
+from bertpool.encoder.recipe import Named, hidden_size
 from bertpool.encoder.tokenized import Tokenized, tokenize
 from bertpool.encoder.tokenizer import Tokenizer, load_tokenizer
-from bertpool.errors import BertpoolError, CorpusError, ModelError, TextTooLarge
-from bertpool.output.destination import Destination, OutputFile, find_destination, open_output
-from bertpool.output.provenance import Settings, provenance_json
-from bertpool.output.rows import Layout, OutputDtype, Rows, finite_rows, zero_rows
+from bertpool.errors import (
+    BertpoolError,
+    CorpusError,
+    Interrupted,
+    ModelError,
+    OutputError,
+    TextTooLarge,
+)
+from bertpool.options import Engine, OnTruncate, Options
+from bertpool.output.destination import STDOUT
+from bertpool.output.formats import OutputFormatName
+from bertpool.output.parts import Part, PartedOutput, window_digest
+from bertpool.output.provenance import RowRange, Settings, first_difference, provenance_json
+from bertpool.output.rejects import RejectsFile
+from bertpool.output.rows import EmbeddedRows, Layout, OutputDtype, finite_rows, zero_rows
+from bertpool.output.stream import StdoutOutput
+from bertpool.plan import Plan, make_plan
 from bertpool.report import Report, peak_memory_bytes
 
 if TYPE_CHECKING:
+    from bertpool.corpus.inputs import InputIdentity
     from bertpool.embedder import Embedded, Embedder
 
 _log = logging.getLogger("bertpool")
@@ -44,6 +57,7 @@ T = TypeVar("T")
 END: Any = object()
 # Stages that run at once; "wait" is how long the encoder waited for the others.
 STAGES = ("read", "tokenize", "load", "encode", "write", "wait")
+ROWS_NAMED = 3  # of those that are too long, in an error
 
 
 @dataclass(frozen=True)
@@ -62,78 +76,17 @@ def _ignore(progress: Progress) -> None:
     """Take progress and do nothing with it."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """A run, decided and checked before a model is loaded."""
-
-    inputs: Sequence[str]
-    destination: Destination
-    checkpoint: Checkpoint
-    recipe: Recipe
-    reading: Reading
-    limit: LengthLimit
-    encoding: str
-    blank: Blank
-    text: bool
-    device: str
-    dtype: Dtype
-    output_dtype: OutputDtype
-    threads: int
-    batch_tokens: int | None
-
-    @property
-    def layout(self) -> Layout:
-        """Describe the output's columns; lines are one where row numbers don't give them."""
-        several = len(self.inputs) > 1
-        return Layout(
-            columns=tuple(self.recipe.columns),
-            width=self.recipe.width,
-            dtype=self.output_dtype,
-            text=self.text,
-            source=several,
-            line=several or self.blank == "skip",
-        )
-
-
-@dataclass
-class Tally:
-    """Counts of a run so far."""
-
-    rows: int = 0
-    tokens: int = 0
-    truncated: int = 0
-    unknown_only: int = 0
-    zero: int = 0
-    slots: int = 0
-    distinct: int = 0
-    distinct_tokens: int = 0
-    redone: int = 0
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
-
-    def add(self, embedded: Embedded) -> None:
-        """Count a window."""
-        self.rows += len(embedded.n_tokens)
-        self.tokens += int(embedded.encoded_tokens.sum())
-        self.truncated += int(embedded.truncated.sum())
-        self.unknown_only += int(embedded.unknown_only.sum())
-        self.slots += embedded.slots
-        self.distinct += embedded.distinct
-        self.distinct_tokens += embedded.distinct_tokens
-        self.redone += embedded.redone
-
-    @contextlib.contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        """Add the time that a block takes to a stage."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[stage] += time.perf_counter() - start
-
-
 def extract(
     inputs: Sequence[str],
     *,
+    input_format: InputFormat = "auto",
+    text_column: str = "text",
+    pair_column: str | None = None,
+    id_column: str | None = None,
+    keep: Sequence[str] = (),
+    encoding: str = "utf-8",
+    blank: Blank = "keep",
+    on_error: OnError = "stop",
     model: str | None = None,
     revision: str | None = None,
     offline: bool = False,
@@ -141,6 +94,8 @@ def extract(
     layer: Named = -1,
     exclude_special: bool = False,
     max_length: int | None = None,
+    on_truncate: OnTruncate = "keep",
+    stride: int | None = None,
     prompt: str | None = None,
     normalize: bool | None = None,
     dimensions: int | None = None,
@@ -149,17 +104,30 @@ def extract(
     dtype: Dtype = "float32",
     threads: int | None = None,
     batch_tokens: int | None = None,
-    encoding: str = "utf-8",
-    blank: Blank = "keep",
+    engine: Engine = "local",
+    workers: int | None = None,
+    shard: str | None = None,
     output: str | None = None,
+    output_format: OutputFormatName | None = None,
     force: bool = False,
+    resume: bool = False,
     text: bool = True,
     on_progress: OnProgress = _ignore,
 ) -> Report:
     """Read texts, embed them and write their vectors: what ``bertpool embed`` does.
 
     Args:
-        inputs: files of lines, or ``-`` for stdin.
+        inputs: files, directories, or ``-`` for stdin.
+        input_format: what the inputs are; ``auto`` goes by the suffix, and takes the files of a
+            directory for one text each.
+        text_column: field or column of the texts, in jsonl, csv, tsv and parquet.
+        pair_column: that of a second text: both are encoded together, as a pair.
+        id_column: what identifies a row in the output, instead of its number.
+        keep: columns to copy into the output.
+        encoding: of the inputs.
+        blank: what to do with blank texts.
+        on_error: what to do with records that can't be read: stop at the first, or put them into
+            ``OUT.rejects.jsonl``.
         model: directory or hub id; None is ``sentence-transformers/all-MiniLM-L6-v2``.
         revision: branch, tag or commit of a hub model.
         offline: never reach for the network.
@@ -169,6 +137,8 @@ def extract(
             a column each.
         exclude_special: pool without special tokens, except in texts that have no others.
         max_length: tokens kept of a text, specials included; None is the checkpoint's limit.
+        on_truncate: what to do with longer texts: cut them, stop, or pool over windows of them.
+        stride: tokens that neighbouring windows share; None is an eighth of ``max_length``.
         prompt: put before every text; None is the declared one under ``auto``, else none.
         normalize: scale vectors to unit length; None is what is declared under ``auto``, else no.
         dimensions: keep so many leading dimensions, before normalization.
@@ -177,65 +147,44 @@ def extract(
         dtype: of weights and hidden states; pooling sums in float32 whatever it is.
         threads: CPU threads; None is ``OMP_NUM_THREADS``, else the cores this process may use.
         batch_tokens: token slots in a batch; None is what was measured to run best.
-        encoding: of the inputs.
-        blank: what to do with blank texts.
-        output: ``.parquet`` or ``.npy``; None is the input's name with ``.parquet``.
-        force: replace an existing output.
-        text: keep the texts in the output (Parquet).
+        engine: ``local``, or ``ray`` for several workers on this machine or a cluster.
+        workers: of ``ray``; None is one a CPU core, or GPU, that Ray has.
+        shard: ``I/N``, a contiguous part of the rows; ``auto`` reads SLURM's variables.
+        output: ``.parquet``, ``.npy``, ``.arrow`` or ``.jsonl``, or ``-`` for stdout; None is the
+            input's name with ``.parquet``.
+        output_format: overrules the suffix; on stdout None is ``jsonl``.
+        force: replace an existing output, and start an unfinished run afresh.
+        resume: go on from the finished windows of an unfinished run.
+        text: keep the texts in the output.
         on_progress: called after each batch.
 
     Raises:
         BertpoolError: a subclass says what is wrong; nothing is left at the output path.
     """
-    check_inputs(inputs)
-    check_strategies(strategy)
-    check_device_name(device)
-    _check_encoding(encoding)
-    _check_positive(threads=threads, batch_tokens=batch_tokens)
-    destination = find_destination(output, inputs, force=force)
-    checkpoint = find_checkpoint(model, revision=revision, offline=offline)
-    recipe, reading = make_recipe(
-        checkpoint,
-        strategy=strategy,
-        layer=layer,
-        exclude_special=exclude_special,
-        prompt=prompt,
-        normalize=normalize,
-        dimensions=dimensions,
-    )
-    plan = Plan(
-        inputs=inputs,
-        destination=destination,
-        checkpoint=checkpoint,
-        recipe=recipe,
-        reading=reading,
-        limit=length_limit(checkpoint, max_length),
-        encoding=encoding,
-        blank=blank,
-        text=text,
-        device=device,
-        dtype=dtype,
-        output_dtype=output_dtype,
-        threads=threads or default_threads(),
-        batch_tokens=batch_tokens,
-    )
+    options = Options(
+        inputs=inputs, input_format=input_format, text_column=text_column,
+        pair_column=pair_column, id_column=id_column, keep=keep, encoding=encoding,
+        blank=blank, on_error=on_error, model=model, revision=revision, offline=offline,
+        strategy=strategy, layer=layer, exclude_special=exclude_special, max_length=max_length,
+        on_truncate=on_truncate, stride=stride, prompt=prompt, normalize=normalize,
+        dimensions=dimensions, output_dtype=output_dtype, device=device, dtype=dtype,
+        threads=threads, batch_tokens=batch_tokens, engine=engine, workers=workers, shard=shard,
+        output=output, output_format=output_format, force=force, resume=resume, text=text,
+    )  # fmt: skip
+    return run(make_plan(options), on_progress)
+
+
+def run(plan: Plan, on_progress: OnProgress = _ignore) -> Report:
+    """Run a checked plan, in this process or on workers.
+
+    Raises:
+        BertpoolError: a subclass says what is wrong; finished windows are kept for ``resume``.
+    """
+    if plan.options.engine == "ray":
+        from bertpool.cluster import run_on_ray
+
+        return run_on_ray(plan, on_progress)
     return _Run(plan, on_progress).execute()
-
-
-def _check_encoding(encoding: str) -> None:
-    try:
-        "".encode(encoding)
-    except (LookupError, ValueError) as error:
-        raise CorpusError(f"--encoding {encoding}: no such text encoding", usage=True) from error
-
-
-def _check_positive(**options: int | None) -> None:
-    for name, value in options.items():
-        if value is not None and value < 1:
-            option = name.replace("_", "-")
-            raise BertpoolError(f"--{option} {value}: give 1 or more", usage=True)
-    if (options["threads"] or 0) > MAX_THREADS:
-        raise BertpoolError(f"--threads: give at most {MAX_THREADS}", usage=True)
 
 
 class _Run:
@@ -245,71 +194,227 @@ class _Run:
         self._plan = plan
         self._on_progress = on_progress
         self._started = time.perf_counter()
-        self._tally = Tally()
-        self._corpus = Corpus(plan.inputs, encoding=plan.encoding, blank=plan.blank)
-        self._input_bytes = self._corpus.size
+        self._seconds = dict.fromkeys(STAGES, 0.0)
+        self._counts = Counts()
+        self._rows, self._tokens = 0, 0  # embedded so far, written or not
+        self._windows = 0  # that were read
+        self._read_all = False
         self._position = 0  # bytes of the inputs that are embedded
+        self._settings: Future[Settings]
+        self._layout: Layout | None = None
+        self._row_range: RowRange | None = None
+        self._whole: Sequence[InputIdentity] | None = None  # where known before the reading
+        self._corpus = Corpus(plan.options.inputs, plan.options.corpus)
 
     def execute(self) -> Report:
+        """Run, and on the way out leave no half-written file; finished windows stay."""
+        options = self._plan.options
+        self._output = _make_output(self._plan)
+        going_on = self._output.open(resume=options.resume, force=options.force)
+        try:
+            with ThreadPoolExecutor(max_workers=1) as hashing:
+                self._settings = hashing.submit(self._plan.settings)  # beside the loading
+                if going_on:
+                    self._output.check(self._settings.result())
+                self._row_range, self._whole = self._find_rows()
+                if options.resume and self._is_finished():
+                    report = self._report(None)
+                else:
+                    if options.resume and not going_on:
+                        _log.warning("nothing to resume: starting from the first row")
+                    report = self._execute()
+        except (BertpoolError, Interrupted) as error:
+            error.kept = self._output.keep()
+            raise
+        except BaseException:
+            self._output.keep()
+            raise
+        self._output.remove()
+        return report
+
+    def _find_rows(self) -> tuple[RowRange | None, Sequence[InputIdentity] | None]:
+        """Count the input's rows where a shard needs their number."""
+        plan = self._plan
+        if plan.shard is None:
+            return None, None
+        with self._timed_block("read"):
+            total, identities = count_rows(plan.options.inputs, plan.options.corpus)
+        shard, rows = plan.shard, plan.shard.rows(total)
+        return RowRange(shard.index, shard.count, rows.start, rows.stop, total), identities
+
+    def _is_finished(self) -> bool:
+        """Tell whether the output is there, whole, and what this command would write.
+
+        Raises:
+            OutputError: a file is there that this command wouldn't write.
+        """
+        from bertpool.output.vector_file import read_provenance
+
+        plan = self._plan
+        there = [target.path for target in plan.destination.targets if target.path.exists()]
+        if not there:
+            return False
+        if self._whole is None:
+            _, self._whole = count_rows(plan.options.inputs, plan.options.corpus)
+        for path in there:
+            try:
+                made = read_provenance(path)
+            except (OSError, ValueError, OutputError) as error:
+                raise OutputError(f"{path}: exists; pass --force to replace it") from error
+            expected = json.loads(
+                provenance_json(self._settings.result(), self._whole, made["rows"], self._row_range)
+            )
+            if difference := first_difference(made, expected):
+                raise OutputError(
+                    f"{path}: exists, and was made with {difference}; pass --force to replace it"
+                )
+            self._counts = Counts(rows=made["rows"])
+        return len(there) == len(plan.destination.targets)
+
+    def _execute(self) -> Report:
         """Read, tokenize, encode and write at once, each in its own thread.
 
         What fails in one of them ends the run with its own message.
         """
         plan = self._plan
-        with (
-            Ahead(self._timed("read", self._corpus.windows())) as reading,
-            ThreadPoolExecutor(max_workers=1) as hashing,
-        ):
+        self._corpus = self._open_corpus()
+        with Ahead(self._timed("read", self._read())) as reading:
             windows = iter(reading)
             # Waited for: what can't be decoded near the start shows before anything loads.
             first = list(itertools.islice(windows, 1))
-            settings = hashing.submit(_settings, plan)  # beside the loading: hashing takes no GIL
-            with self._tally.timed("load"):
-                tokenizer = load_tokenizer(plan.checkpoint, plan.limit, plan.reading)
-            with Ahead(self._tokenized(itertools.chain(first, windows), tokenizer)) as tokenized:
-                with self._tally.timed("load"):
-                    embedder = _load(plan, tokenizer)
-                with open_output(plan.destination, plan.layout) as output:
-                    self._embed_all(tokenized, embedder, output)
-                    with self._tally.timed("write"):
-                        identities = self._corpus.identities
-                        rows = self._tally.rows
-                        output.commit(provenance_json(settings.result(), identities, rows))
+            with self._timed_block("load"):
+                self._tokenizer = load_tokenizer(
+                    plan.checkpoint, plan.limit, plan.reading, stride=plan.stride
+                )
+            self._check_lengths()
+            every = itertools.chain(first, windows)
+            with Ahead(self._tokenized(every)) as tokenized:
+                with self._timed_block("load"):
+                    embedder = _load(plan, self._tokenizer)
+                with self._rejects() as rejects:
+                    self._embed_all(tokenized, embedder, rejects)
+                    self._finish(rejects)
         self._note_results()
-        return self._report(embedder, settings.result())
+        return self._report(embedder)
+
+    def _open_corpus(self) -> Corpus:
+        within = None if self._row_range is None else self._row_range.rows
+        return Corpus(self._plan.options.inputs, self._plan.options.corpus, rows=within)
+
+    def _read(self) -> Iterator[Window]:
+        for window in self._corpus.windows():
+            self._windows += 1
+            yield window
+        self._read_all = True
 
     def _timed(self, stage: str, items: Iterable[T]) -> Iterator[T]:
         """Yield items, counting the time that each takes to come."""
         iterator = iter(items)
         while True:
-            with self._tally.timed(stage):
+            with self._timed_block(stage):
                 item = next(iterator, END)
             if item is END:
                 return
             yield item
 
+    @contextmanager
+    def _timed_block(self, stage: str) -> Iterator[None]:
+        """Add the time that a block takes to a stage."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[stage] += time.perf_counter() - start
+
+    def _check_lengths(self) -> None:
+        """Look for texts that are too long before anything is encoded, where that is an error.
+
+        Of a pipe that can't be known; there they are found window by window.
+        """
+        plan = self._plan
+        if plan.options.on_truncate != "error" or self._corpus.size is None:
+            return
+        for window in self._open_corpus().windows():
+            with self._timed_block("tokenize"):
+                self._refuse_truncated(
+                    window, tokenize(self._tokenizer, window.texts, window.pairs)
+                )
+
+    def _refuse_truncated(self, window: Window, tokenized: Tokenized) -> None:
+        texts = [tokenized.texts[place] for place in tokenized.places.tolist()]
+        long = [index for index, text in enumerate(texts) if text.truncated]
+        if not long:
+            return
+        named = [
+            f"row {window.rows[i]} ({window.sources[i]}:{window.lines[i]}, "
+            f"{texts[i].n_tokens} tokens)"
+            for i in long[:ROWS_NAMED]
+        ]
+        more = ", ..." if len(long) > ROWS_NAMED else ""
+        raise CorpusError(
+            f"longer than {self._plan.limit.tokens} tokens: {', '.join(named)}{more}; pass "
+            "--on-truncate keep or window, or a higher --max-length"
+        )
+
     def _tokenized(
-        self, windows: Iterable[Window], tokenizer: Tokenizer
-    ) -> Iterator[tuple[Window, Tokenized]]:
-        for window in windows:
-            with self._tally.timed("tokenize"):
-                tokenized = tokenize(tokenizer, [text.text for text in window.texts])
-            yield window, tokenized
+        self, windows: Iterable[Window]
+    ) -> Iterator[tuple[int, Window, str, Part | Tokenized]]:
+        """Yield each window with its number, its hash, and its part or its tokens."""
+        for index, window in enumerate(windows):
+            with self._timed_block("tokenize"):
+                digest = window_digest(window) if self._output.keeps_parts else ""
+                ready: Part | Tokenized | None = self._output.find(index, digest)
+                if ready is None:
+                    ready = tokenize(self._tokenizer, window.texts, window.pairs)
+            yield index, window, digest, ready
+
+    @contextmanager
+    def _rejects(self) -> Iterator[RejectsFile | None]:
+        """Open the file of rejects where the options ask for one."""
+        destination = self._plan.destination
+        if destination.rejects is None:
+            yield None
+            return
+        file = RejectsFile(
+            destination.rejects, replace=destination.replace, folder=destination.folder
+        )
+        try:
+            yield file
+        finally:
+            file.discard()
 
     def _embed_all(
-        self, tokenized: Iterable[tuple[Window, Tokenized]], embedder: Embedder, output: OutputFile
+        self,
+        tokenized: Iterable[tuple[int, Window, str, Part | Tokenized]],
+        embedder: Embedder,
+        rejects: RejectsFile | None,
     ) -> None:
         """Embed window after window, writing each while the next is embedded."""
         with ThreadPoolExecutor(max_workers=1) as writing:
             written: Future[None] | None = None
-            for window, tokens in self._timed("wait", tokenized):
-                embedded = self._embed(window, tokens, embedder)
+            for index, window, digest, ready in self._timed("wait", tokenized):
+                if rejects is not None:
+                    rejects.add(window.rejects)
+                if isinstance(ready, Part):
+                    self._skip(window, ready)
+                    continue
+                embedded = self._embed(window, ready, embedder)
                 if written is not None:
-                    with self._tally.timed("wait"):
+                    with self._timed_block("wait"):
                         written.result()
-                written = writing.submit(self._write, window, embedded, output)
+                written = writing.submit(self._write, index, window, digest, embedded)
             if written is not None:
                 written.result()
+
+    def _skip(self, window: Window, part: Part) -> None:
+        """Count a window that an earlier run has finished."""
+        counts = Counts(**part.counts)
+        self._find_layout(window)
+        self._counts += counts
+        self._rows += counts.rows
+        self._tokens += counts.tokens
+        self._position = window.bytes_read
+        self._on_progress(Progress(self._rows, self._tokens, self._share(self._position)))
 
     def _embed(self, window: Window, tokenized: Tokenized, embedder: Embedder) -> Embedded:
         """Embed a window and count it.
@@ -317,7 +422,9 @@ class _Run:
         Raises:
             ModelError: a vector holds NaN or infinity, or memory doesn't suffice for one text.
         """
-        with self._tally.timed("encode"):
+        if self._plan.options.on_truncate == "error":
+            self._refuse_truncated(window, tokenized)
+        with self._timed_block("encode"):
             try:
                 embedded = embedder.encode(tokenized, on_batch=self._batch_progress(window))
             except TextTooLarge as error:
@@ -325,104 +432,156 @@ class _Run:
                 self._refuse(window, fits, "doesn't fit into memory; pass a lower --max-length")
                 raise
         self._refuse(window, embedded.finite, self._not_finite)
-        self._tally.add(embedded)
+        self._rows += len(window.texts)
+        self._tokens += int(embedded.encoded_tokens.sum())
         self._position = window.bytes_read
         return embedded
 
     @staticmethod
-    def _refuse(window: Window, finite: npt.NDArray[np.bool_], what: str) -> None:
-        if not finite.all():
-            bad = window.texts[int(np.argmin(finite))]
-            raise ModelError(f"row {bad.row} ({bad.source}:{bad.line}): {what}")
+    def _refuse(window: Window, good: npt.NDArray[np.bool_], what: str) -> None:
+        if not good.all():
+            i = int(np.argmin(good))
+            raise ModelError(
+                f"row {window.rows[i]} ({window.sources[i]}:{window.lines[i]}): {what}"
+            )
 
     @property
     def _not_finite(self) -> str:
-        dtype = self._plan.dtype
+        dtype = self._plan.options.dtype
         advice = "the model itself overflows" if dtype == "float32" else "try --dtype float32"
         return f"the vector isn't finite under --dtype {dtype}; {advice}"
 
+    def _share(self, position: float) -> float | None:
+        return position / self._corpus.size if self._corpus.size else None
+
     def _batch_progress(self, window: Window) -> Callable[[int, int], None]:
         """Turn batches into progress, taking the window's bytes to be spread evenly over it."""
-        rows, tokens, done = self._tally.rows, self._tally.tokens, 0
+        rows, tokens, done = self._rows, self._tokens, 0
         before, behind = self._position, window.bytes_read - self._position
 
         def on_batch(batch_rows: int, batch_tokens: int) -> None:
             nonlocal done, tokens
             done += batch_rows
             tokens += batch_tokens
-            share = None
-            if self._input_bytes:
-                share = (before + behind * done / len(window.texts)) / self._input_bytes
+            share = self._share(before + behind * done / len(window.texts))
             self._on_progress(Progress(rows + done, tokens, share))
 
         return on_batch
 
-    def _write(self, window: Window, embedded: Embedded, output: OutputFile) -> None:
-        dtype = np.dtype(self._plan.output_dtype)
+    def _write(self, index: int, window: Window, digest: str, embedded: Embedded) -> None:
+        dtype = np.dtype(self._plan.options.output_dtype)
         with np.errstate(over="ignore"):  # checked in the next line
             vectors = {n: v.astype(dtype, copy=False) for n, v in embedded.vectors.items()}
         if dtype != np.float32:
             finite = finite_rows(vectors.values(), len(window.texts))
             self._refuse(window, finite, f"the vector is too large for --output-dtype {dtype}")
-        self._tally.zero += int(zero_rows(vectors.values(), len(window.texts)).sum())
-        rows = Rows(
-            ids=np.array([text.row for text in window.texts], dtype=np.int64),
-            texts=[text.text for text in window.texts],
-            sources=[text.source for text in window.texts],
-            lines=np.array([text.line for text in window.texts], dtype=np.int64),
+        zero = int(zero_rows(vectors.values(), len(window.texts)).sum())
+        counts = count_window(embedded, zero)
+        self._counts += counts
+        rows = EmbeddedRows(
+            numbers=np.asarray(window.rows, dtype=np.int64),
+            texts=window.texts,
+            pairs=window.pairs,
+            sources=window.sources,
+            lines=np.asarray(window.lines, dtype=np.int64),
+            extra=window.extra,
             n_tokens=embedded.n_tokens,
             truncated=embedded.truncated,
             vectors=vectors,
         )
-        with self._tally.timed("write"):
-            output.write(rows)
+        last = self._read_all and index == self._windows - 1
+        with self._timed_block("write"):
+            layout = self._find_layout(window)
+            if not last:
+                self._output.check(self._settings.result())
+            self._output.add(index, rows, layout, digest, counts.to_dict(), last=last)
+
+    def _find_layout(self, window: Window | None) -> Layout:
+        """Describe the output's columns, once the first window shows what the inputs hold."""
+        if self._layout is None:
+            extra = self._corpus.extra_schema()
+            self._layout = self._plan.layout(extra, several=self._corpus.several)
+        return self._layout
+
+    def _finish(self, rejects: RejectsFile | None) -> None:
+        with self._timed_block("write"):
+            identities = self._whole or self._corpus.identities
+            provenance = provenance_json(
+                self._settings.result(), identities, self._counts.rows, self._row_range
+            )
+            self._output.finish(self._windows, self._find_layout(None), provenance, rejects)
 
     def _note_results(self) -> None:
         """Say what is odd about the rows, once each."""
-        rows, tally = self._tally.rows, self._tally
+        counts, rows = self._counts, self._counts.rows
         notes = (
             (rows == 0, "the input holds no text: the output is empty"),
             (
-                tally.unknown_only,
-                f"nothing but unknown tokens: {tally.unknown_only} of {rows} rows",
+                counts.unknown_only,
+                f"nothing but unknown tokens: {counts.unknown_only} of {rows} rows",
             ),
-            (tally.redone, f"overflowed and done again in float32: {tally.redone} of {rows} rows"),
-            (tally.zero, f"zero vectors: {tally.zero} of {rows} rows"),
+            (
+                counts.redone,
+                f"overflowed and done again in float32: {counts.redone} of {rows} rows",
+            ),
+            (counts.zero, f"zero vectors: {counts.zero} of {rows} rows"),
         )
         for happened, note in notes:
             if happened:
                 _log.warning(note)
 
-    def _report(self, embedder: Embedder, settings: Settings) -> Report:
+    def _report(self, embedder: Embedder | None) -> Report:
+        """Sum up the run; one that found its output finished has loaded no embedder."""
         seconds = time.perf_counter() - self._started
-        plan, tally = self._plan, self._tally
-        embedding = tally.seconds["encode"] or 1.0
+        plan, counts, corpus = self._plan, self._counts, self._corpus
+        embedding = self._seconds["encode"] or 1.0
         return Report(
-            output=str(plan.destination.path),
-            output_bytes=plan.destination.path.stat().st_size,
-            rows=tally.rows,
+            outputs=tuple(str(target.path) for target in plan.destination.targets),
+            rejects=str(plan.destination.rejects) if corpus.rejected else None,
+            rows=counts.rows,
             dimensions=plan.recipe.width,
+            columns=tuple(plan.recipe.columns),
             strategies=plan.recipe.strategies,
-            tokens=tally.tokens,
-            padding_share=1 - tally.distinct_tokens / tally.slots if tally.slots else 0.0,
-            distinct=tally.distinct,
-            blank=self._corpus.blank,
-            truncated=tally.truncated,
-            unknown_only=tally.unknown_only,
-            zero=tally.zero,
-            redone=tally.redone,
+            tokens=counts.tokens,
+            padding_share=counts.padding_share,
+            distinct=counts.distinct,
+            blank=corpus.blank,
+            truncated=counts.truncated,
+            rejected=corpus.rejected,
+            unknown_only=counts.unknown_only,
+            zero=counts.zero,
+            redone=counts.redone,
             max_length=plan.limit.tokens,
             model=plan.checkpoint.name,
-            device=str(embedder.encoder.device),
-            dtype=plan.dtype,
-            output_dtype=plan.output_dtype,
+            device=str(embedder.encoder.device) if embedder else plan.options.device,
+            dtype=plan.options.dtype,
+            output_dtype=plan.options.output_dtype,
             threads=plan.threads,
-            seconds={**tally.seconds, "total": seconds},
-            rows_per_second=tally.rows / embedding,
-            tokens_per_second=tally.tokens / embedding,
+            seconds={**self._seconds, "total": seconds},
+            rows_per_second=counts.rows / embedding,
+            tokens_per_second=counts.tokens / embedding,
+            gflop_per_second=self._flop() / embedding / 1e9,
             peak_memory_bytes=peak_memory_bytes(),
-            fingerprint=settings.fingerprint(),
+            fingerprint=self._settings.result().fingerprint(),
         )
+
+    def _flop(self) -> float:
+        """Count the operations of the layers' products: 24 H^2 + 4 T H a token and layer.
+
+        Where the feed-forward layer isn't four times as wide, with its own width.
+        """
+        plan, counts = self._plan, self._counts
+        hidden = hidden_size(plan.checkpoint)
+        wide = plan.checkpoint.config.get("intermediate_size") or 4 * hidden
+        layers = max(0, *(layers[-1] for layers in plan.recipe.layers), 0)
+        per_token = 8 * hidden**2 + 4 * hidden * wide
+        return layers * (per_token * counts.distinct_tokens + 4 * hidden * counts.distinct_pairs)
+
+
+def _make_output(plan: Plan) -> PartedOutput | StdoutOutput:
+    if str(plan.destination.path) == STDOUT:
+        return StdoutOutput(plan.destination, lambda: provenance_json(plan.settings(), None, None))
+    return PartedOutput(plan.destination)
 
 
 def _load(plan: Plan, tokenizer: Tokenizer) -> Embedder:
@@ -430,14 +589,15 @@ def _load(plan: Plan, tokenizer: Tokenizer) -> Embedder:
     from bertpool.embedder import load_embedder
     from bertpool.encoder.device import find_device
 
-    device = find_device(plan.device, plan.dtype)
+    options = plan.options
+    device = find_device(options.device, options.dtype)
     _log.info(
         "%s: %s, at most %d tokens (%s), %s on %s, %d threads",
         plan.checkpoint.name,
         plan.recipe.describe(),
         plan.limit.tokens,
         plan.limit.origin,
-        plan.dtype,
+        options.dtype,
         device,
         plan.threads,
     )
@@ -446,35 +606,7 @@ def _load(plan: Plan, tokenizer: Tokenizer) -> Embedder:
         tokenizer,
         plan.recipe,
         device=device,
-        dtype=plan.dtype,
-        batch_tokens=plan.batch_tokens,
+        dtype=options.dtype,
+        batch_tokens=options.batch_tokens,
         threads=plan.threads,
-    )
-
-
-def _settings(plan: Plan) -> Settings:
-    checkpoint, recipe = plan.checkpoint, plan.recipe
-    return Settings(
-        bertpool_version=metadata.version("bertpool"),
-        model=checkpoint.name,
-        revision=checkpoint.revision,
-        config_sha256=checkpoint.config_sha256(),
-        weights_sha256=checkpoint.weights_sha256(),
-        tokenizer_sha256=checkpoint.tokenizer_sha256(),
-        modules_sha256=checkpoint.modules_sha256(recipe.folders),
-        strategies=recipe.strategies,
-        layers=recipe.layers,
-        columns=tuple(recipe.columns),
-        stages=tuple(map(str, recipe.stages)),
-        exclude_special=plan.reading.exclude_special,
-        max_length=plan.limit.tokens,
-        prompt=plan.reading.prompt,
-        include_prompt=plan.reading.include_prompt,
-        lower_case=plan.reading.lower_case,
-        normalize=recipe.normalize,
-        dimensions=recipe.width,
-        dtype=plan.dtype,
-        output_dtype=plan.output_dtype,
-        encoding=plan.encoding,
-        blank=plan.blank,
     )

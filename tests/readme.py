@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import subprocess
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import typer
 from bertpool.cli.app import app
-from bertpool.report import Report
+from bertpool.report import report_keys
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -20,8 +19,7 @@ COMMANDS = ROOT / "docs" / "commands.md"
 
 def render(readme: str) -> str:
     """Return the README with help text and report keys as the code has them now."""
-    fields = [field.name for field in dataclasses.fields(Report)]
-    keys = ", ".join(f"`{key}`" for key in [*fields, "output_sha256"])
+    keys = ", ".join(f"`{key}`" for key in report_keys())
     readme = _between(readme, "report", keys)
     return _between(readme, "help", f"\n```text\n{command_help()}\n```\n")
 

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from bertpool.corpus import Corpus
+from bertpool.corpus import Corpus, CorpusOptions
 from tokenizers import Tokenizer
 
 SAMPLES = Path(__file__).parent.parent / "sample_data"
@@ -15,8 +15,8 @@ SAMPLES = Path(__file__).parent.parent / "sample_data"
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
     """Give the texts of corpus.txt, as bertpool reads them."""
-    corpus = Corpus([str(SAMPLES / "corpus.txt")], encoding="utf-8", blank="keep")
-    return [text.text for window in corpus.windows() for text in window.texts]
+    corpus = Corpus([str(SAMPLES / "corpus.txt")], CorpusOptions())
+    return [text for window in corpus.windows() for text in window.texts]
 
 
 def test_the_corpus_has_200_rows(texts: list[str]) -> None:

@@ -137,11 +137,12 @@ def make_recipe(
     prompt: str | None,
     normalize: bool | None,
     dimensions: int | None,
+    note: bool = True,
 ) -> tuple[Recipe, Reading]:
     """Decide strategy, stages and reading from the options and what the checkpoint declares.
 
     ``auto`` takes all that is declared: pooling, Dense, normalization, prompt, lower-casing. An
-    explicit strategy gives the raw pooled vector, and what it leaves out is noted.
+    explicit strategy gives the raw pooled vector, and what it leaves out is noted (``note``).
 
     Raises:
         PoolingError: a strategy is unknown or not of that layer, or a declared module can't be
@@ -155,11 +156,11 @@ def make_recipe(
     followed = declared if auto else Declared()
     if auto:
         _check_applicable(declared)
-    else:
+    elif note:
         _note_difference(checkpoint, declared, named, normalize=normalize, prompt=prompt)
     pooled = [followed.strategies or ("mean",)] if auto else [(name,) for name in named]
     strategies = tuple(name for names in pooled for name in names)
-    if exclude_special and (whole := [name for name in strategies if name in ONE_TOKEN]):
+    if note and exclude_special and (whole := [name for name in strategies if name in ONE_TOKEN]):
         _log.warning("--exclude-special has no effect on %s: it takes one token", whole[0])
     layers = parse_layers(split_names(layer), checkpoint.num_layers)
     _check_layers(layers, strategies, checkpoint.num_layers)

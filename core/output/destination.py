@@ -1,60 +1,157 @@
-"""Where the output goes: checked before anything is loaded, and there whole or not at all."""
+"""Where the output goes, checked before anything is loaded."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
+import hashlib
 import os
-import secrets
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from bertpool.corpus.inputs import STDIN
 from bertpool.errors import OutputError
-from bertpool.output.formats import FORMATS, OutputFormat
-from bertpool.output.rows import Layout, Rows, Writer
+from bertpool.output.atomic import resolved
+from bertpool.output.formats import FORMATS, OutputFormat, OutputFormatName, format_of
+from bertpool.sharding import Shard
 
-NOTHING_WRITTEN = "; no vectors were written"
+STDOUT = "-"
+COMPRESSION_SUFFIXES = (".gz", ".zst", ".bz2", ".xz")
+LONGEST_NAME = 255  # bytes, on nearly every file system
+
+
+@dataclass(frozen=True)
+class Target:
+    """One file of the output: its path, that of its metadata, and its column where it has one."""
+
+    path: Path
+    sidecar: Path | None
+    column: str | None = None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """List what is written."""
+        return (self.path, self.sidecar) if self.sidecar else (self.path,)
 
 
 @dataclass(frozen=True)
 class Destination:
-    """A checked output path, its format, and the path of its metadata where that is a file."""
+    """A checked output: what was asked for, its format, and the files that it becomes.
+
+    ``targets`` is empty for stdout.
+    """
 
     path: Path
-    format: OutputFormat
-    sidecar: Path | None
+    format_name: OutputFormatName
+    targets: tuple[Target, ...]
+    rejects: Path | None
     replace: bool
 
     @property
+    def format(self) -> OutputFormat:
+        """Look the format up."""
+        return FORMATS[self.format_name]
+
+    @property
     def files(self) -> tuple[Path, ...]:
-        """List the files that a run writes."""
-        return (self.path, self.sidecar) if self.sidecar else (self.path,)
+        """List all the files that a run may write."""
+        files = [file for target in self.targets for file in target.files]
+        return (*files, self.rejects) if self.rejects else tuple(files)
+
+    @property
+    def folder(self) -> Path:
+        """Name the folder of finished windows, ``OUT.partial``, beside the file itself."""
+        path = resolved(self.path) if self.path.is_symlink() else self.path
+        name = f"{path.name}.partial"
+        if len(os.fsencode(name)) > LONGEST_NAME:
+            digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]
+            name = f"{path.name[:40]}.{digest}.partial"
+        return path.with_name(name)
 
 
-def find_destination(output: str | None, inputs: Sequence[str], *, force: bool) -> Destination:
-    """Choose and check the output path.
+def find_destination(
+    output: str | None,
+    inputs: Sequence[str],
+    *,
+    columns: Sequence[str],
+    output_format: OutputFormatName | None = None,
+    shard: Shard | None = None,
+    rejects: bool = False,
+    force: bool = False,
+    resume: bool = False,
+) -> Destination:
+    """Choose and check the output.
 
     Args:
         output: as given; None stands for the input's name with ``.parquet``, beside the input.
         inputs: what is read, which the output must not be by any name.
-        force: an existing file may be replaced.
+        columns: the vector columns: several are several files where a file holds one.
+        output_format: overrules the suffix.
+        shard: of a shard, whose name goes into the file's.
+        rejects: a file for what can't be read may be written, too.
+        force: existing files may be replaced.
+        resume: an existing output may be the finished one of this command.
 
     Raises:
         OutputError: the path can't be chosen, exists, is an input, or can't be written.
     """
+    if output == STDOUT:
+        return _stdout(output_format or "jsonl", columns, rejects=rejects, resume=resume)
     path = Path(output) if output is not None else _beside(inputs)
-    format_ = FORMATS.get(path.suffix.lower())
-    if format_ is None:
-        known = ", ".join(FORMATS)
+    name = output_format or format_of(path)
+    if name is None:
+        known = ", ".join(f".{one}" for one in FORMATS)
         raise OutputError(f"--output {path}: unknown suffix; end it in {known}", usage=True)
-    sidecar = path.with_name(path.name + ".json") if format_.sidecar else None
-    destination = Destination(path, format_, sidecar, replace=force)
-    for target in destination.files:
-        check_target(target, inputs, force=force)
+    if shard is not None:
+        path = shard.path(path)
+    if rejects and not FORMATS[name].rows:
+        raise OutputError(
+            f"--on-error reject: the rows of .{name} couldn't be matched to their texts any more; "
+            "write .parquet",
+            usage=True,
+        )
+    destination = Destination(
+        path,
+        name,
+        _targets(path, FORMATS[name], columns),
+        path.with_name(path.name + ".rejects.jsonl") if rejects else None,
+        replace=force,
+    )
+    for file in destination.files:
+        check_target(file, inputs, force=force or resume)
     return destination
+
+
+def _stdout(
+    name: OutputFormatName, columns: Sequence[str], *, rejects: bool, resume: bool
+) -> Destination:
+    what = None
+    if rejects:
+        what = "--on-error reject: has no file name to go by on stdout; name one with --output"
+    elif resume:
+        what = "--resume: nothing is kept of a run that writes to stdout; name a file"
+    elif not FORMATS[name].rows and len(columns) > 1:
+        what = f"--output -: {name} holds one column, and there are {', '.join(columns)}"
+    elif FORMATS[name].binary and sys.stdout is not None and os.isatty(1):
+        what = f"--output -: {name} is no text for a terminal; redirect it"
+    elif sys.stdout is None:
+        what = "--output -: stdout is closed"
+    if what is not None:
+        raise OutputError(what, usage=True)
+    return Destination(Path(STDOUT), name, (), None, replace=False)
+
+
+def _targets(path: Path, format_: OutputFormat, columns: Sequence[str]) -> tuple[Target, ...]:
+    """Name the files: ``x.npy``, or ``x.mean.npy`` and so on for several columns."""
+
+    def target(path: Path, column: str | None) -> Target:
+        sidecar = path.with_name(path.name + ".json") if format_.sidecar else None
+        return Target(path, sidecar, column)
+
+    if format_.rows or len(columns) == 1:
+        return (target(path, None),)
+    names = [(f"{path.stem}.{column}{path.suffix}", column) for column in columns]
+    return tuple(target(path.with_name(name), column) for name, column in names)
 
 
 def check_target(path: Path, inputs: Sequence[str], *, force: bool) -> None:
@@ -73,6 +170,9 @@ def check_target(path: Path, inputs: Sequence[str], *, force: bool) -> None:
 def _check_target(path: Path, inputs: Sequence[str], *, force: bool) -> None:
     if any(name != STDIN and _same_file(path, name) for name in inputs):
         raise OutputError(f"{path}: is an input; choose another --output", usage=True)
+    inside = [name for name in inputs if os.path.isdir(name) and _is_inside(path, name)]
+    if inside:
+        raise OutputError(f"{path}: is inside the input {inside[0]}; write elsewhere", usage=True)
     if path.is_dir():
         raise OutputError(f"{path}: is a directory; name a file in it", usage=True)
     if path.exists() and not path.is_file():
@@ -86,23 +186,18 @@ def _check_target(path: Path, inputs: Sequence[str], *, force: bool) -> None:
         raise OutputError(f"{path}: no permission to write into its folder", usage=True)
 
 
-def resolved(path: Path) -> Path:
-    """Follow links, also a dangling one.
-
-    Raises:
-        OSError: the links form a loop.
-    """
-    real = Path(os.path.realpath(path))
-    if real.is_symlink():
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    return real
-
-
 def _beside(inputs: Sequence[str]) -> Path:
     if len(inputs) != 1 or inputs[0] == STDIN:
         what = "stdin" if STDIN in inputs else "several inputs"
         raise OutputError(f"{what}: say where the vectors go with --output", usage=True)
-    return Path(inputs[0]).with_suffix(".parquet")
+    path = Path(os.path.normpath(inputs[0]))
+    if path.name in ("", ".."):
+        raise OutputError(f"{path}: say where the vectors go with --output", usage=True)
+    if path.is_dir():
+        return path.with_name(path.name + ".parquet")
+    while path.suffix.lower() in COMPRESSION_SUFFIXES:
+        path = path.with_suffix("")
+    return path.with_suffix(".vectors.parquet" if path.suffix.lower() == ".parquet" else ".parquet")
 
 
 def _same_file(path: Path, name: str) -> bool:
@@ -112,148 +207,5 @@ def _same_file(path: Path, name: str) -> bool:
         return False
 
 
-class AtomicFile:
-    """A file that appears at its path whole, or not at all.
-
-    It grows under a hidden name in the same folder; a link at the path keeps pointing where it did.
-    """
-
-    def __init__(self, path: Path, *, replace: bool = True) -> None:
-        self._path = resolved(path)
-        self._replace = replace
-        # A name of its own for each run, and short: the path's own name may be as long as can be.
-        token = f"{self._path.name[:40]}.{secrets.token_hex(4)}"
-        self._partial = self._path.with_name(f".{token}.partial")
-        self._stream: BinaryIO | None = None
-
-    @property
-    def stream(self) -> BinaryIO:
-        """Give the file to write to, opened on first use."""
-        if self._stream is None:
-            self._stream = self._partial.open("xb")  # the mode follows the user's umask
-        return self._stream
-
-    def finish(self) -> None:
-        """Get all that was written onto the disk."""
-        self.stream.flush()
-        os.fsync(self.stream.fileno())
-        self.stream.close()
-
-    def remove_old(self) -> None:
-        """Remove what is at the path, where that is to be replaced."""
-        if self._replace:
-            self._path.unlink(missing_ok=True)
-
-    def commit(self) -> None:
-        """Put the finished file at its path.
-
-        Raises:
-            FileExistsError: another run has put one there, and it isn't to be replaced.
-        """
-        if not self._replace:
-            try:
-                os.link(self._partial, self._path)  # unlike a rename, this never replaces
-            except FileExistsError:
-                raise
-            except OSError:  # a file system without links
-                if self._path.exists():
-                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
-            else:
-                return
-        self._partial.replace(self._path)
-
-    def discard(self) -> None:
-        """Remove what was written, unless it was committed."""
-        if self._stream is not None:
-            with contextlib.suppress(OSError):
-                self._stream.close()
-            self._partial.unlink(missing_ok=True)
-
-
-class OutputFile:
-    """An output being written: rows, then the provenance, then it is there."""
-
-    def __init__(self, destination: Destination) -> None:
-        self._path = destination.path
-        self._format = destination.format
-        self._file = AtomicFile(destination.path, replace=destination.replace)
-        self._sidecar: AtomicFile | None = None
-        if destination.sidecar is not None:
-            self._sidecar = AtomicFile(destination.sidecar, replace=destination.replace)
-        self._writer: Writer | None = None
-
-    def open(self, layout: Layout) -> None:
-        """Start the file."""
-        with mapped_errors(self._path, NOTHING_WRITTEN):
-            self._writer = self._format.open_writer(self._file.stream, layout)
-
-    def write(self, rows: Rows) -> None:
-        """Append rows."""
-        assert self._writer is not None
-        with mapped_errors(self._path, NOTHING_WRITTEN):
-            self._writer.write(rows)
-
-    def commit(self, provenance: str) -> None:
-        """Finish the file and its sidecar, and put them in place."""
-        assert self._writer is not None
-        with mapped_errors(self._path, NOTHING_WRITTEN):
-            self._writer.close(provenance)
-            self._file.finish()
-            if self._sidecar is not None:
-                self._sidecar.stream.write(f"{provenance}\n".encode())
-                self._sidecar.finish()
-                # Never new vectors beside old metadata, at whatever moment the power fails.
-                self._sidecar.remove_old()
-            self._file.commit()
-            if self._sidecar is not None:
-                self._sidecar.commit()
-
-    def discard(self) -> None:
-        """Leave nothing behind, unless it was committed."""
-        if self._writer is not None:
-            self._writer.abort()
-        self._file.discard()
-        if self._sidecar is not None:
-            self._sidecar.discard()
-
-
-@contextlib.contextmanager
-def open_output(destination: Destination, layout: Layout) -> Iterator[OutputFile]:
-    """Open the output; on the way out, whatever wasn't committed is gone.
-
-    Raises:
-        OutputError: the disk is full, or the file can't be written for another reason.
-    """
-    with mapped_errors(destination.path, NOTHING_WRITTEN):
-        output = OutputFile(destination)
-    try:
-        output.open(layout)
-        yield output
-    finally:
-        output.discard()
-
-
-def write_atomic(path: Path, text: str) -> None:
-    """Write a small file whole or not at all.
-
-    Raises:
-        OutputError: it can't be written.
-    """
-    with mapped_errors(path):
-        file = AtomicFile(path)
-        try:
-            file.stream.write(text.encode())
-            file.finish()
-            file.commit()
-        finally:
-            file.discard()
-
-
-@contextlib.contextmanager
-def mapped_errors(path: Path, consequence: str = "") -> Iterator[None]:
-    """Turn the operating system's errors into one line about a path."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise OutputError(f"{path}: {reason}{consequence}") from error
+def _is_inside(path: Path, folder: str) -> bool:
+    return Path(os.path.realpath(folder)) in resolved(path).parents

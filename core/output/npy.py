@@ -13,9 +13,10 @@ class NpyWriter:
 
     NumPy pads the header so that a longer first axis never moves the data (its
     ``GROWTH_AXIS_MAX_DIGITS``), so the finished file has the bytes that ``np.save`` writes.
+    Provenance stands in the sidecar.
     """
 
-    def __init__(self, stream: BinaryIO, layout: Layout) -> None:
+    def __init__(self, stream: BinaryIO, layout: Layout, provenance: str) -> None:
         (self._column,) = layout.columns
         self._stream = stream
         self._dtype = np.dtype(layout.dtype).newbyteorder("<")
@@ -29,8 +30,8 @@ class NpyWriter:
         self._stream.write(vectors.data)
         self._rows += len(rows)
 
-    def close(self, provenance: str) -> None:
-        """Fill in the row count; provenance goes into the sidecar."""
+    def close(self) -> None:
+        """Fill in the row count."""
         self._stream.seek(0)
         self._write_header()
 

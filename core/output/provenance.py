@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from bertpool.corpus.inputs import InputIdentity
 
@@ -14,7 +15,7 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class Settings:
-    """All that decides the vectors of given texts, but the machine. No time, host or path.
+    """All that decides the rows of given inputs, but the machine. No time, host or path.
 
     ``layers`` lists what is pooled, each of them the layers that are averaged for it.
     ``stages`` names what follows the pooling, in order; ``modules_sha256`` is of its weights.
@@ -40,25 +41,72 @@ class Settings:
     dimensions: int
     dtype: str
     output_dtype: str
+    on_truncate: str
+    stride: int | None
+    input_format: str
+    text_column: str
+    pair_column: str | None
+    id_column: str | None
+    keep: tuple[str, ...]
+    text: bool
     encoding: str
     blank: str
+    on_error: str
 
     def fingerprint(self) -> str:
-        """Hash the settings: vectors of equal fingerprints may be compared."""
-        return hashlib.sha256(_canonical(asdict(self)).encode()).hexdigest()
+        """Hash the settings: equal inputs under equal fingerprints give equal files."""
+        return hashlib.sha256(canonical_json(asdict(self)).encode()).hexdigest()
 
 
-def provenance_json(settings: Settings, inputs: Sequence[InputIdentity], rows: int) -> str:
-    """Write provenance as JSON with sorted keys."""
+@dataclass(frozen=True)
+class RowRange:
+    """Rows ``first`` to before ``stop`` of ``total``: those of shard ``index`` of ``count``."""
+
+    index: int
+    count: int
+    first: int
+    stop: int
+    total: int
+
+    @property
+    def rows(self) -> range:
+        """Return the rows."""
+        return range(self.first, self.stop)
+
+
+def provenance_json(
+    settings: Settings,
+    inputs: Sequence[InputIdentity] | None,
+    rows: int | None,
+    shard: RowRange | None = None,
+) -> str:
+    """Write provenance as JSON with sorted keys.
+
+    ``inputs`` and ``rows`` are None on stdout, where rows are written before they are known.
+    """
     content = {
         "format_version": FORMAT_VERSION,
         "fingerprint": settings.fingerprint(),
-        "inputs": [asdict(one) for one in inputs],
+        "inputs": None if inputs is None else [asdict(one) for one in inputs],
         "rows": rows,
+        **({"shard": asdict(shard)} if shard else {}),
         **asdict(settings),
     }
-    return _canonical(content)
+    return canonical_json(content)
 
 
-def _canonical(content: object) -> str:
+def first_difference(made_with: Mapping[str, Any], settings: Mapping[str, Any]) -> str | None:
+    """Name the first field that differs, with both values; None where none does."""
+    for name, value in settings.items():
+        own = made_with.get(name)
+        if name == "fingerprint" or own == value:
+            continue  # a fingerprint differs where a field does, and says less
+        if name == "inputs":
+            return "another input, or one that has changed since"
+        return f"{name} {canonical_json(own)}, and this run has {canonical_json(value)}"
+    return None
+
+
+def canonical_json(content: object) -> str:
+    """Write JSON with sorted keys: equal content, equal bytes."""
     return json.dumps(content, sort_keys=True, ensure_ascii=False)

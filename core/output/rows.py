@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 OutputDtype = Literal["float32", "float16"]
 Floats = npt.NDArray[np.floating]
+# Columns that bertpool writes beside the vectors; a kept column can't have such a name.
+OWN_COLUMNS = ("id", "source", "line", "text", "pair", "n_tokens", "truncated")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What every row has: vector columns with their width and dtype, and the optional columns."""
+    """What every row has: vector columns with their width and dtype, and the optional columns.
+
+    ``extra`` are the columns that come from the input with types of their own: ``id`` where it
+    isn't the row number, and those kept.
+    """
 
     columns: tuple[str, ...]
     width: int
@@ -23,22 +32,45 @@ class Layout:
     text: bool
     source: bool
     line: bool
+    pair: bool = False
+    extra: pa.Schema | None = None
+
+
+class Rows(Protocol):
+    """Rows in output order."""
+
+    @property
+    def vectors(self) -> Mapping[str, Floats]:
+        """Each column's ``(rows, width)``, of the layout's dtype."""
+
+    def table(self, schema: pa.Schema) -> pa.Table:
+        """Return the rows as an Arrow table of that schema."""
+
+    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows in output order; ``vectors``: each column's ``(rows, width)`` of its dtype."""
+class EmbeddedRows:
+    """Rows as a window leaves the encoder; ``extra`` as in :class:`Layout`."""
 
-    ids: npt.NDArray[np.int64]
+    numbers: npt.NDArray[np.int64]
     texts: list[str]
     sources: list[str]
     lines: npt.NDArray[np.int64]
     n_tokens: npt.NDArray[np.int32]
     truncated: npt.NDArray[np.bool_]
-    vectors: dict[str, Floats]
+    vectors: Mapping[str, Floats]
+    pairs: list[str] | None = None
+    extra: pa.Table | None = None
+
+    def table(self, schema: pa.Schema) -> pa.Table:
+        """Return the rows as an Arrow table of that schema."""
+        from bertpool.output.table import build_table
+
+        return build_table(self, schema)
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.numbers)
 
 
 def finite_rows(columns: Iterable[Floats], rows: int) -> npt.NDArray[np.bool_]:
@@ -63,8 +95,8 @@ class Writer(Protocol):
     def write(self, rows: Rows) -> None:
         """Append rows."""
 
-    def close(self, provenance: str) -> None:
-        """Finish the file; ``provenance`` is JSON for formats that hold metadata."""
+    def close(self) -> None:
+        """Finish the file."""
 
     def abort(self) -> None:
         """Let go of the file, whatever state it is in, without an error."""

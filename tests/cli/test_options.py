@@ -25,15 +25,16 @@ PARAMETERS = inspect.signature(extract).parameters
 SHARED = sorted(set(OPTIONS) - ONLY_IN_THE_COMMAND)
 # A list on the command line, where an option may be repeated; in Python one name will do.
 SEVERAL_NAMES = {"strategy", "layer"}
+OF_THE_COMMAND = set(inspect.signature(embed).parameters) - {"context"}
 
 
 def test_the_command_and_the_function_take_the_same_things_by_the_same_names() -> None:
-    command = set(inspect.signature(embed).parameters) - ONLY_IN_THE_COMMAND
+    command = OF_THE_COMMAND - ONLY_IN_THE_COMMAND
     assert command == set(PARAMETERS) - ONLY_IN_THE_FUNCTION
 
 
 def test_every_parameter_of_the_command_but_the_inputs_is_an_option() -> None:
-    assert set(OPTIONS) == set(inspect.signature(embed).parameters) - {"inputs"}
+    assert set(OPTIONS) == OF_THE_COMMAND - {"inputs"}
 
 
 @pytest.mark.parametrize("name", SHARED)
@@ -41,12 +42,15 @@ def test_an_option_and_its_parameter_have_the_same_default(name: str) -> None:
     default, own = inspect.signature(embed).parameters[name].default, PARAMETERS[name].default
     if name in SEVERAL_NAMES:
         assert split_names(default) == split_names(own)
+    elif name == "keep":
+        assert not default
+        assert not own
     else:
         assert default == own
         assert type(default) is type(own)
 
 
-@pytest.mark.parametrize("name", sorted(set(SHARED) - SEVERAL_NAMES))
+@pytest.mark.parametrize("name", sorted(set(SHARED) - SEVERAL_NAMES - {"keep"}))
 def test_an_option_and_its_parameter_are_typed_alike(name: str) -> None:
     by_command = inspect.signature(embed, eval_str=True).parameters[name].annotation
     by_function = inspect.signature(extract, eval_str=True).parameters[name].annotation

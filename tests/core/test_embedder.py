@@ -305,16 +305,16 @@ def test_excluding_special_tokens_pools_the_words_alone(
 ) -> None:
     lines = ["cat one two", "dog", *sentences(5, 8, 20)]
     vectors = embed(tiny("tiny-bert"), lines, strategy=strategy, exclude_special=True)
-    hidden = [encode_alone(tiny("tiny-bert"), line, 64)[0][0] for line in lines]
+    hidden = [encode_alone(tiny("tiny-bert"), line, 64)[0][-1][0] for line in lines]
     expected = [reduce(h[1:-1]) for h in hidden]
     np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-5)
 
 
 def test_attention_without_special_tokens_shares_their_weight_out(tiny: Tiny) -> None:
     vectors = embed(tiny("tiny-bert"), ["cat one"], strategy="attention", exclude_special=True)
-    hidden, _, attention = encode_alone(tiny("tiny-bert"), "cat one", 64)
-    received = attention[0].mean(axis=(0, 1))[1:-1]
-    expected = received @ hidden[0, 1:-1] / received.sum()
+    states, _, attentions = encode_alone(tiny("tiny-bert"), "cat one", 64)
+    received = attentions[-1][0].mean(axis=(0, 1))[1:-1]
+    expected = received @ states[-1][0, 1:-1] / received.sum()
     np.testing.assert_allclose(vectors[0], expected, rtol=0, atol=1e-5)
 
 
@@ -337,7 +337,7 @@ def test_a_text_of_special_tokens_only_is_pooled_over_them(tiny: Tiny, blank: st
 def test_a_special_token_typed_by_the_user_is_excluded_too(tiny: Tiny) -> None:
     text = "cat [SEP] dog"
     vectors = embed(tiny("tiny-bert"), [text], exclude_special=True)
-    hidden = encode_alone(tiny("tiny-bert"), text, 64)[0][0]
+    hidden = encode_alone(tiny("tiny-bert"), text, 64)[0][-1][0]
     assert len(hidden) == 5
     np.testing.assert_allclose(vectors[0], hidden[[1, 3]].mean(axis=0), rtol=0, atol=1e-5)
 
@@ -345,7 +345,7 @@ def test_a_special_token_typed_by_the_user_is_excluded_too(tiny: Tiny) -> None:
 def test_an_unknown_word_is_a_word_and_not_excluded(tiny: Tiny) -> None:
     text = "cat \U0001f600"
     vectors = embed(tiny("tiny-bert"), [text], exclude_special=True)
-    hidden = encode_alone(tiny("tiny-bert"), text, 64)[0][0]
+    hidden = encode_alone(tiny("tiny-bert"), text, 64)[0][-1][0]
     np.testing.assert_allclose(vectors[0], hidden[1:3].mean(axis=0), rtol=0, atol=1e-5)
 
 

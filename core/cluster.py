@@ -1,0 +1,208 @@
+"""Several workers through Ray: each runs whole shards, which are then joined to one file.
+
+A worker does what ``embed --shard I/N --resume`` does, so one that dies costs a window of work: Ray
+starts it again, and it goes on from the finished windows. Workers on other machines need the
+inputs, the model and the output's folder under the same paths.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bertpool.encoder.threads import default_threads
+from bertpool.errors import BertpoolError, DeviceError, Interrupted, OutputError
+from bertpool.merge import merge
+from bertpool.options import Options
+from bertpool.output.parts import PartedOutput
+from bertpool.pipeline import Progress, run
+from bertpool.plan import Plan, make_plan
+from bertpool.report import Report, joined_report
+from bertpool.sharding import Shard
+
+if TYPE_CHECKING:
+    from bertpool.output.destination import Destination
+
+SHARDS_PER_WORKER = 4  # so that one slow worker doesn't hold up the others for long
+RESTARTS = 3  # of one worker that dies, before the run ends
+
+_log = logging.getLogger("bertpool")
+
+
+def run_on_ray(plan: Plan, on_progress: Callable[[Progress], None]) -> Report:
+    """Run a plan's shards on Ray's workers, then join them.
+
+    Raises:
+        DeviceError: Ray isn't installed, or can't be reached.
+        BertpoolError: what a worker raised, or that one died too often; finished shards are kept.
+    """
+    started = time.perf_counter()
+    output = PartedOutput(plan.destination)  # for its lock: one run an output
+    output.open(resume=plan.options.resume, force=plan.options.force)
+    try:
+        with _connected(plan.options) as ray:
+            workers = plan.options.workers or _default_workers(ray, plan.options)
+            shards = [Shard(i + 1, n) for n in (workers * SHARDS_PER_WORKER,) for i in range(n)]
+            options = [_shard_options(plan, shard) for shard in shards]
+            destinations = [make_plan(one).destination for one in options]
+            _check_leftovers(plan, destinations)
+            reports = _run_all(ray, options, workers, on_progress)
+        _join(plan, destinations)
+    except (BertpoolError, Interrupted):
+        output.keep()
+        raise
+    output.remove()
+    return joined_report(
+        reports,
+        outputs=tuple(str(target.path) for target in plan.destination.targets),
+        rejects=plan.destination.rejects,
+        seconds=time.perf_counter() - started,
+    )
+
+
+@contextlib.contextmanager
+def _connected(options: Options) -> Iterator[Any]:
+    """Connect to the cluster of ``RAY_ADDRESS``, or start Ray on this machine for the run."""
+    try:
+        import ray
+    except ImportError as error:
+        message = "--engine ray: Ray isn't installed; pip install 'bertpool[ray]'"
+        raise DeviceError(message, usage=True) from error
+    address = os.environ.get("RAY_ADDRESS")
+    # Its own report of what it does is not for this command's output.
+    settings: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if not address:
+        settings["num_cpus"] = max(options.workers or 1, default_threads())
+        settings["include_dashboard"] = False
+    try:
+        ray.init(address=address, **settings)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise DeviceError(f"--engine ray: can't reach Ray at {address}: {reason}") from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _default_workers(ray: Any, options: Options) -> int:
+    resources = ray.cluster_resources()
+    gpus = int(resources.get("GPU", 0))
+    if gpus and not options.device.startswith("cpu"):
+        return gpus
+    return max(1, int(resources.get("CPU", 1)) // (options.threads or 1))
+
+
+def _shard_options(plan: Plan, shard: Shard) -> Options:
+    """Return what a worker is asked to do for a shard."""
+    options = plan.options
+    return dataclasses.replace(
+        options,
+        inputs=[os.path.abspath(name) for name in options.inputs],
+        output=os.path.abspath(plan.destination.path),
+        output_format=plan.destination.format_name,
+        model=_absolute(options.model),
+        engine="local",
+        workers=None,
+        shard=str(shard),
+        threads=options.threads or 1,
+        force=False,
+        resume=True,
+    )
+
+
+def _absolute(model: str | None) -> str | None:
+    """Name a local model so that it is found from a worker's own directory."""
+    return os.path.abspath(model) if model is not None and os.path.isdir(model) else model
+
+
+def _check_leftovers(plan: Plan, destinations: Sequence[Destination]) -> None:
+    """Refuse to go on with another run's shards unasked, or remove them under ``force``."""
+    for destination in destinations:
+        left = [file for file in (*destination.files, destination.folder) if file.exists()]
+        if left and plan.options.force:
+            _remove(destination)
+        elif left and not plan.options.resume:
+            raise OutputError(
+                f"{left[0]}: is of an unfinished run; pass --resume to go on, or --force to start "
+                "afresh",
+                usage=True,
+            )
+
+
+def _run_all(
+    ray: Any,
+    options: Sequence[Options],
+    workers: int,
+    on_progress: Callable[[Progress], None],
+) -> list[Report]:
+    """Give each idle worker the next shard until all are done; return their reports in order."""
+    gpus = 1 if ray.cluster_resources().get("GPU") and options[0].device != "cpu" else 0
+    remote = ray.remote(
+        num_cpus=options[0].threads, num_gpus=gpus, max_restarts=RESTARTS, max_task_retries=RESTARTS
+    )(ShardWorker)
+    idle = [remote.remote() for _ in range(min(workers, len(options)))]
+    waiting = list(enumerate(options))
+    running: dict[Any, tuple[int, Any]] = {}
+    reports: dict[int, Report] = {}
+    while waiting or running:
+        while idle and waiting:
+            worker, (index, one) = idle.pop(), waiting.pop(0)
+            running[worker.run.remote(one)] = index, worker
+        done, _ = ray.wait(list(running), timeout=1.0)
+        for reference in done:
+            index, worker = running.pop(reference)
+            reports[index] = _result(ray, reference, options[index])
+            idle.append(worker)
+        rows, tokens = (
+            sum(getattr(r, name) for r in reports.values()) for name in ("rows", "tokens")
+        )
+        on_progress(Progress(rows, tokens, len(reports) / len(options)))
+    return [reports[index] for index in range(len(options))]
+
+
+def _result(ray: Any, reference: Any, options: Options) -> Report:
+    """Take a shard's report, or raise what the worker did."""
+    try:
+        report: Report = ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, BertpoolError):
+            raise error.cause from error
+        raise
+    except ray.exceptions.RayError as error:
+        reason = str(error).strip().split("\n")[0]
+        raise DeviceError(
+            f"shard {options.shard}: its worker died {RESTARTS + 1} times: {reason}; finished "
+            "shards are kept, pass --resume to go on"
+        ) from error
+    return report
+
+
+class ShardWorker:
+    """A worker: runs shards, one after another, in a process of its own."""
+
+    def run(self, options: Options) -> Report:
+        """Run one shard."""
+        return run(make_plan(options))
+
+
+def _join(plan: Plan, destinations: Sequence[Destination]) -> None:
+    """Join the shards' files to the output's, then remove them."""
+    for number, target in enumerate(plan.destination.targets):
+        parts = [str(destination.targets[number].path) for destination in destinations]
+        merge(parts, output=str(target.path), force=plan.options.force)
+    for destination in destinations:
+        _remove(destination)
+
+
+def _remove(destination: Destination) -> None:
+    import shutil
+
+    for file in destination.files:
+        file.unlink(missing_ok=True)
+    shutil.rmtree(destination.folder, ignore_errors=True)

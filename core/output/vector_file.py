@@ -1,0 +1,168 @@
+"""Vector files read back: what made them, and their rows, a bounded piece at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from bertpool.errors import OutputError
+from bertpool.output.formats import FORMATS, OutputFormatName, format_of
+from bertpool.output.rows import Floats, Rows
+from bertpool.output.table import METADATA_KEY, StoredRows, is_vector
+
+BATCH_ROWS = 4096  # of a piece of .npy
+NOT_OURS = "no vectors of bertpool: it has no provenance"
+
+
+@dataclass(frozen=True)
+class VectorFile:
+    """A file that bertpool wrote.
+
+    Attributes:
+        path: where it is.
+        format_name: a key of ``FORMATS``.
+        provenance: what made it.
+        schema: its columns; ``.npy`` has one, of vectors.
+    """
+
+    path: Path
+    format_name: OutputFormatName
+    provenance: dict[str, Any]
+    schema: pa.Schema
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Name the columns of vectors."""
+        return tuple(field.name for field in self.schema if is_vector(field))
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows."""
+        rows: int = self.provenance["rows"]
+        return rows
+
+    def batches(self, columns: list[str] | None = None) -> Iterator[pa.Table]:
+        """Yield all rows in order, in pieces of bounded size, with the named columns.
+
+        Raises:
+            OutputError: the file is broken.
+        """
+        names = columns or self.schema.names
+        try:
+            yield from BATCHES[self.format_name](self, names)
+        except (pa.ArrowException, ValueError, KeyError) as error:
+            reason = str(error).split("\n")[0]
+            raise OutputError(f"{self.path}: broken: {reason}") from error
+
+    def stored_rows(self) -> Iterator[Rows]:
+        """Yield all rows as a writer takes them."""
+        for table in self.batches():
+            yield StoredRows(table)
+
+
+def open_vectors(path: Path) -> VectorFile:
+    """Open a file of vectors for reading.
+
+    Raises:
+        OutputError: it isn't there, or isn't one that bertpool wrote.
+    """
+    name = format_of(path)
+    if name is None:
+        known = ", ".join(f".{one}" for one in FORMATS)
+        raise OutputError(f"{path}: unknown suffix; vectors are in {known}", usage=True)
+    try:
+        schema = SCHEMAS[name](path)
+        provenance = read_provenance(path)
+    except OSError as error:
+        raise OutputError(f"{path}: {error.strerror or error}", usage=True) from error
+    except (pa.ArrowException, ValueError) as error:
+        reason = str(error).split("\n")[0]
+        raise OutputError(f"{path}: can't be read: {reason}") from error
+    return VectorFile(path, name, provenance, schema)
+
+
+def read_provenance(path: Path) -> dict[str, Any]:
+    """Read what made a file: from its own metadata, or the sidecar.
+
+    Raises:
+        OutputError: there is none.
+        OSError: the file, or its sidecar, isn't there.
+    """
+    name = format_of(path)
+    if name is None:
+        raise OutputError(f"{path}: {NOT_OURS}")
+    if FORMATS[name].sidecar:
+        text: bytes | None = path.with_name(path.name + ".json").read_bytes()
+    else:
+        text = (SCHEMAS[name](path).metadata or {}).get(METADATA_KEY.encode())
+    if text is None:
+        raise OutputError(f"{path}: {NOT_OURS}")
+    content = json.loads(text)
+    if not isinstance(content, dict) or "fingerprint" not in content:
+        raise OutputError(f"{path}: {NOT_OURS}")
+    return content
+
+
+def _vector_field(name: str, vectors: Floats) -> pa.Field:
+    element = pa.field("element", pa.from_numpy_dtype(vectors.dtype), nullable=False)
+    return pa.field(name, pa.list_(element, vectors.shape[1]), nullable=False)
+
+
+def _npy(path: Path) -> Floats:
+    vectors: Floats = np.load(path, mmap_mode="r", allow_pickle=False)
+    if vectors.ndim != 2 or vectors.dtype.kind != "f":
+        raise ValueError(f"an array of shape {vectors.shape}, not (rows, dimensions)")
+    return vectors
+
+
+def _npy_schema(path: Path) -> pa.Schema:
+    return pa.schema([_vector_field("embedding", _npy(path))])
+
+
+def _arrow_schema(path: Path) -> pa.Schema:
+    with pa.memory_map(os.fspath(path)) as source:
+        return pa.ipc.open_file(source).schema
+
+
+def _jsonl_schema(path: Path) -> pa.Schema:
+    raise OutputError(f"{path}: .jsonl is written, not read back; use .parquet", usage=True)
+
+
+SCHEMAS = {
+    "parquet": pq.read_schema,
+    "npy": _npy_schema,
+    "arrow": _arrow_schema,
+    "jsonl": _jsonl_schema,
+}
+
+
+def _parquet_batches(file: VectorFile, names: list[str]) -> Iterator[pa.Table]:
+    with pq.ParquetFile(file.path) as parquet:
+        for group in range(parquet.num_row_groups):
+            yield parquet.read_row_group(group, columns=names).select(names)
+
+
+def _npy_batches(file: VectorFile, names: list[str]) -> Iterator[pa.Table]:
+    vectors = _npy(file.path)
+    kind = file.schema.field(0).type
+    for start in range(0, len(vectors), BATCH_ROWS):
+        some = np.ascontiguousarray(vectors[start : start + BATCH_ROWS])
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(some.reshape(-1)), type=kind)
+        yield pa.table([lists], schema=file.schema)
+
+
+def _arrow_batches(file: VectorFile, names: list[str]) -> Iterator[pa.Table]:
+    with pa.memory_map(os.fspath(file.path)) as source:
+        reader = pa.ipc.open_file(source)
+        for index in range(reader.num_record_batches):
+            yield pa.Table.from_batches([reader.get_batch(index)]).select(names)
+
+
+BATCHES = {"parquet": _parquet_batches, "npy": _npy_batches, "arrow": _arrow_batches}
