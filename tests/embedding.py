@@ -29,6 +29,7 @@ def load(
     dimensions: int | None = None,
     dtype: Dtype = "float32",
     device: str = "cpu",
+    stride: int | None = None,
 ) -> Embedder:
     """Load a checkpoint with the options of the same names.
 
@@ -48,7 +49,7 @@ def load(
     )
     return load_embedder(
         checkpoint,
-        load_tokenizer(checkpoint, length_limit(checkpoint, max_length), reading),
+        load_tokenizer(checkpoint, length_limit(checkpoint, max_length), reading, stride=stride),
         recipe,
         device=torch.device(device),
         dtype=dtype,
