@@ -9,6 +9,7 @@ from bertpool.cli import options
 from bertpool.cli.messages import show, show_summary, start_logging, stderr
 
 REJECTED = 3  # the exit code of a run that is whole but for what it rejected
+ONLY_IN_THE_COMMAND = ("report", "dry_run", "quiet", "verbose")
 EPILOG = "Every option also reads BERTPOOL_<OPTION> from the environment."
 
 app = typer.Typer(
@@ -76,21 +77,26 @@ def embed(
     resume: options.Resume = False,
     text: options.Text = True,
     report: options.ReportFile = None,
+    dry_run: options.DryRun = False,
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Embed texts: one vector a text, written to Parquet, .npy, Arrow or JSON lines."""
     start_logging(quiet=quiet, verbose=verbose)
     # Here, not at the top: --help and usage errors need none of it.
+    from bertpool.cli.forecasts import show_forecast
     from bertpool.cli.progress import shown_progress
     from bertpool.cli.reports import check_report, write_report
     from bertpool.options import Options
     from bertpool.pipeline import run
     from bertpool.plan import make_plan
 
-    asked = {k: v for k, v in context.params.items() if k not in ("report", "quiet", "verbose")}
+    asked = {k: v for k, v in context.params.items() if k not in ONLY_IN_THE_COMMAND}
     plan = make_plan(Options(**asked | {"inputs": inputs or []}))
     check_report(report, plan)
+    if dry_run:
+        write_report(report, show_forecast(plan, quiet=quiet))
+        return
     with shown_progress(stderr, quiet=quiet) as on_progress:
         result = run(plan, on_progress)
     if not quiet:

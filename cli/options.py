@@ -258,6 +258,13 @@ ReportFile = Annotated[
         metavar="FILE",
     ),
 ]  # fmt: skip
+DryRun = Annotated[
+    bool,
+    _option(
+        "--dry-run", help="Say what a run would take, tried on a sample; write nothing.",
+        panel=_OUTPUT,
+    ),
+]  # fmt: skip
 Quiet = Annotated[bool, _option("--quiet", "-q", help="Show errors only.", panel=_OUTPUT)]
 Verbose = Annotated[
     bool, _option("--verbose", "-v", help="Show warnings of the libraries, too.", panel=_OUTPUT)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 from bertpool.errors import OutputError
+from bertpool.forecast import Forecast
 from bertpool.output.atomic import mapped_errors, write_atomic
 from bertpool.output.destination import STDOUT, check_target
 from bertpool.plan import Plan
@@ -33,7 +34,7 @@ def check_report(report: str | None, plan: Plan) -> None:
     check_target(Path(report), plan.options.inputs, force=True)
 
 
-def write_report(report: str | None, result: Report) -> None:
+def write_report(report: str | None, result: Report | Forecast) -> None:
     """Write the report to its file, or to stdout."""
     if report == STDOUT:
         with mapped_errors(Path("stdout")):

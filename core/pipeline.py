@@ -25,7 +25,8 @@ from bertpool.corpus import Corpus, Window, count_rows
 from bertpool.corpus.options import Blank, InputFormat, OnError
 from bertpool.counts import Counts, count_window
 from bertpool.encoder.device import Dtype
-from bertpool.encoder.recipe import Named, hidden_size
+from bertpool.encoder.flop import encoder_flop
+from bertpool.encoder.recipe import Named
 from bertpool.encoder.tokenized import Tokenized, tokenize
 from bertpool.encoder.tokenizer import Tokenizer, load_tokenizer
 from bertpool.errors import (
@@ -290,7 +291,7 @@ class _Run:
             every = itertools.chain(first, windows)
             with Ahead(self._tokenized(every)) as tokenized:
                 with self._timed_block("load"):
-                    embedder = _load(plan, self._tokenizer)
+                    embedder = load_plan(plan, self._tokenizer)
                 with self._rejects() as rejects:
                     self._embed_all(tokenized, embedder, rejects)
                     self._finish(rejects)
@@ -535,6 +536,9 @@ class _Run:
         seconds = time.perf_counter() - self._started
         plan, counts, corpus = self._plan, self._counts, self._corpus
         embedding = self._seconds["encode"] or 1.0
+        flop = encoder_flop(
+            plan.checkpoint, plan.recipe, counts.distinct_tokens, counts.distinct_pairs
+        )
         return Report(
             outputs=tuple(str(target.path) for target in plan.destination.targets),
             rejects=str(plan.destination.rejects) if corpus.rejected else None,
@@ -560,22 +564,10 @@ class _Run:
             seconds={**self._seconds, "total": seconds},
             rows_per_second=counts.rows / embedding,
             tokens_per_second=counts.tokens / embedding,
-            gflop_per_second=self._flop() / embedding / 1e9,
+            gflop_per_second=flop / embedding / 1e9,
             peak_memory_bytes=peak_memory_bytes(),
             fingerprint=self._settings.result().fingerprint(),
         )
-
-    def _flop(self) -> float:
-        """Count the operations of the layers' products: 24 H^2 + 4 T H a token and layer.
-
-        Where the feed-forward layer isn't four times as wide, with its own width.
-        """
-        plan, counts = self._plan, self._counts
-        hidden = hidden_size(plan.checkpoint)
-        wide = plan.checkpoint.config.get("intermediate_size") or 4 * hidden
-        layers = max(0, *(layers[-1] for layers in plan.recipe.layers), 0)
-        per_token = 8 * hidden**2 + 4 * hidden * wide
-        return layers * (per_token * counts.distinct_tokens + 4 * hidden * counts.distinct_pairs)
 
 
 def _make_output(plan: Plan) -> PartedOutput | StdoutOutput:
@@ -584,7 +576,8 @@ def _make_output(plan: Plan) -> PartedOutput | StdoutOutput:
     return PartedOutput(plan.destination)
 
 
-def _load(plan: Plan, tokenizer: Tokenizer) -> Embedder:
+def load_plan(plan: Plan, tokenizer: Tokenizer) -> Embedder:
+    """Load the model that a plan names, and say which it is."""
     # Here, not at the top: torch takes a second, and every check above none.
     from bertpool.embedder import load_embedder
     from bertpool.encoder.device import find_device

@@ -9,7 +9,7 @@ from bertpool.cli.app import app, embed
 from bertpool.encoder.recipe import split_names
 from bertpool.pipeline import extract
 
-ONLY_IN_THE_COMMAND = {"report", "quiet", "verbose"}
+ONLY_IN_THE_COMMAND = {"report", "dry_run", "quiet", "verbose"}
 ONLY_IN_THE_FUNCTION = {"on_progress"}
 
 
