@@ -11,6 +11,9 @@ import contextlib
 import dataclasses
 import logging
 import os
+import re
+import shutil
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from bertpool.output.destination import Destination
 
 SHARDS_PER_WORKER = 4  # so that one slow worker doesn't hold up the others for long
+REACH_SECONDS = 10
 RESTARTS = 3  # of one worker that dies, before the run ends
 
 _log = logging.getLogger("bertpool")
@@ -68,12 +72,15 @@ def run_on_ray(plan: Plan, on_progress: Callable[[Progress], None]) -> Report:
 @contextlib.contextmanager
 def _connected(options: Options) -> Iterator[Any]:
     """Connect to the cluster of ``RAY_ADDRESS``, or start Ray on this machine for the run."""
+    os.environ.setdefault("RAY_COLOR_PREFIX", "0")  # its notes of dead workers stay plain text
     try:
         import ray
     except ImportError as error:
         message = "--engine ray: Ray isn't installed; pip install 'bertpool[ray]'"
         raise DeviceError(message, usage=True) from error
     address = os.environ.get("RAY_ADDRESS")
+    if address:
+        _check_reachable(address)
     # Its own report of what it does is not for this command's output.
     settings: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if not address:
@@ -83,11 +90,30 @@ def _connected(options: Options) -> Iterator[Any]:
         ray.init(address=address, **settings)
     except (ConnectionError, ValueError, RuntimeError) as error:
         reason = str(error).strip().split("\n")[0]
-        raise DeviceError(f"--engine ray: can't reach Ray at {address}: {reason}") from error
+        raise DeviceError(
+            f"--engine ray: can't reach Ray at {address}: {reason}; where the cluster asks for a "
+            "token, set RAY_AUTH_MODE=token"
+        ) from error
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Try the port: Ray itself would try for minutes.
+
+    Raises:
+        DeviceError: nothing answers there.
+    """
+    match = re.fullmatch(r"(?:ray://)?([^/]+):([0-9]{1,5})", address)
+    if match is None:
+        return  # a name that Ray understands, such as auto
+    try:
+        with socket.create_connection((match[1], int(match[2])), timeout=REACH_SECONDS):
+            return
+    except (OSError, OverflowError) as error:
+        raise DeviceError(f"--engine ray: can't reach Ray at {address}: {error}") from error
 
 
 def _default_workers(ray: Any, options: Options) -> int:
@@ -201,8 +227,6 @@ def _join(plan: Plan, destinations: Sequence[Destination]) -> None:
 
 
 def _remove(destination: Destination) -> None:
-    import shutil
-
     for file in destination.files:
         file.unlink(missing_ok=True)
     shutil.rmtree(destination.folder, ignore_errors=True)
