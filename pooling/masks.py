@@ -38,3 +38,15 @@ def select(hidden_states: Tensor, mask: Tensor) -> Tensor:
 def count(mask: Tensor) -> Tensor:
     """Count the masked tokens of each text, ``(batch, 1)`` float32, at least 1 (for a division)."""
     return mask.sum(dim=1, keepdim=True).float().clamp_min(1.0)
+
+
+def shares(weights: Tensor, mask: Tensor) -> Tensor:
+    """Scale weights to the sum 1 within a mask, 0 outside; where they sum to 0, they stay.
+
+    Args:
+        weights: ``(batch, tokens)`` float32.
+        mask: ``(batch, tokens)`` bool.
+    """
+    within = weights.masked_fill(~mask, 0.0)
+    total = within.sum(dim=1, keepdim=True)
+    return within / total.masked_fill(total == 0.0, 1.0)

@@ -13,8 +13,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from bertpool.pooling.masks import count, select
+from bertpool.pooling.masks import count, select, shares
 from bertpool.pooling.token_embeddings import TokenEmbeddings
+from bertpool.pooling.token_weights import (
+    by_attention,
+    by_dimensions_won,
+    by_rank,
+    equal,
+    of_first,
+    of_last,
+    over_root,
+)
 from bertpool.pooling.windows import (
     attention_mass,
     average,
@@ -127,10 +136,8 @@ def _at(tokens: TokenEmbeddings, position: Tensor) -> Tensor:
 
 def _weighted(tokens: TokenEmbeddings, weights: Tensor) -> Tensor:
     """Average over S with weights ``(batch, tokens)`` that are renormalised there."""
-    within = weights.masked_fill(~tokens.pooled_mask, 0.0)
-    total = within.sum(dim=1, keepdim=True)
-    shares = within / total.masked_fill(total == 0.0, 1.0)
-    summed: Tensor = (select(tokens.hidden_states, tokens.pooled_mask) * shares[..., None]).sum(1)
+    scaled = shares(weights, tokens.pooled_mask)
+    summed: Tensor = (select(tokens.hidden_states, tokens.pooled_mask) * scaled[..., None]).sum(1)
     return summed
 
 
@@ -143,42 +150,52 @@ class Strategy:
         weight: what a window counts for in its text, token vectors -> ``(batch)`` float32.
         combine: vectors ``(windows, hidden)`` of a text's windows and their weights ``(windows)``
             -> its vector, ``(hidden)`` float32.
+        token_weights: what each token counts for in the vector, token vectors -> ``(batch,
+            tokens)`` float32.
         definition: what it is, in a phrase.
         needs: what it takes beside token vectors.
+        linear: the vector is the sum of the token vectors by their weights.
     """
 
     pool: Callable[[TokenEmbeddings], Tensor]
     weight: Callable[[TokenEmbeddings], Tensor]
     combine: Callable[[Tensor, Tensor], Tensor]
+    token_weights: Callable[[TokenEmbeddings], Tensor]
     definition: str
     needs: Literal["pooler", "attention"] | None = None
+    linear: bool = True
 
 
 STRATEGIES = {
-    "cls": Strategy(cls, equal_weight, average, "the vector of the first token"),
+    "cls": Strategy(cls, equal_weight, average, of_first, "the vector of the first token"),
     "pooler": Strategy(
         pooler,
         equal_weight,
         average,
+        of_first,
         "tanh(W h + b) of the first token, trained weights",
         needs="pooler",
+        linear=False,
     ),
-    "mean": Strategy(mean, size, average, "average of the tokens"),
-    "max": Strategy(max, size, largest, "largest value of each dimension"),
+    "mean": Strategy(mean, size, average, equal, "average of the tokens"),
+    "max": Strategy(
+        max, size, largest, by_dimensions_won, "largest value of each dimension", linear=False
+    ),
     "attention": Strategy(
         attention,
         attention_mass,
         average,
+        by_attention,
         "average weighted by attention received",
         needs="attention",
     ),
     "mean_sqrt_len": Strategy(
-        mean_sqrt_len, size, sum_over_root, "sum over the square root of the token count"
+        mean_sqrt_len, size, sum_over_root, over_root, "sum over the square root of the token count"
     ),
     "weighted_mean": Strategy(
-        weighted_mean, rank_sum, average, "average weighted 1, 2, 3, ... along the text"
+        weighted_mean, rank_sum, average, by_rank, "average weighted 1, 2, 3, ... along the text"
     ),
-    "last": Strategy(last, equal_weight, final, "the vector of the last token"),
+    "last": Strategy(last, equal_weight, final, of_last, "the vector of the last token"),
 }
 
 

@@ -24,6 +24,13 @@ class Encoder(Protocol):
     def workers(self) -> int:
         """How many batches may run at once, each in a thread of its own."""
 
+    @property
+    def num_heads(self) -> int:
+        """How many attention heads each layer has."""
+
+    def of_head(self, head: int) -> Encoder:
+        """Give the same encoder with the attention received from one head alone."""
+
     def batches(self, texts: Sequence[TokenizedText]) -> Iterator[list[int]]:
         """Yield the indices of each batch, longest texts first; every text has a token."""
 

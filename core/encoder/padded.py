@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import pickle
 from collections.abc import Iterator, Sequence
@@ -64,6 +65,7 @@ class PaddedEncoder:
         self._num_layers = num_layers
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self._config: Any = model.config
+        self._head: int | None = None
         self.mixed_lengths = True
         self.mixed_lengths = not self._padding_leaks()
 
@@ -76,6 +78,17 @@ class PaddedEncoder:
     def workers(self) -> int:
         """One: transformers' modules are run by one thread, whose operations use several."""
         return 1
+
+    @property
+    def num_heads(self) -> int:
+        """How many attention heads each layer has."""
+        return int(getattr(self._config, "num_attention_heads", 1))
+
+    def of_head(self, head: int) -> PaddedEncoder:
+        """Give the same encoder with the attention received from one head alone."""
+        other = copy.copy(self)
+        other._head = head
+        return other
 
     def batches(self, texts: Sequence[TokenizedText]) -> Iterator[list[int]]:
         """Yield the indices of each batch, longest texts first."""
@@ -146,6 +159,8 @@ class PaddedEncoder:
             raise PoolingError(
                 f"{name} gives no attention of each token for each; choose another --strategy"
             )
+        if self._head is not None:
+            weights = weights[:, self._head : self._head + 1]
         return attention_received(weights, mask)
 
     def _pad(
@@ -184,8 +199,7 @@ class PaddedEncoder:
     def _attention_budget(self, longest: int) -> int:
         """Return the slots whose attention weights, of all layers, stay within the bound."""
         config = self._config
-        heads = getattr(config, "num_attention_heads", 1)
-        per_token: int = config.num_hidden_layers * heads * longest
+        per_token: int = config.num_hidden_layers * self.num_heads * longest
         return max(longest, ATTENTION_VALUES // per_token)
 
     def _padding_leaks(self) -> bool:

@@ -194,11 +194,20 @@ def _columns(pooled: Sequence[tuple[str, ...]], layers: dict[str, Layers]) -> di
 def _check_layers(layers: dict[str, Layers], strategies: Sequence[str], num_layers: int) -> None:
     """Refuse strategies that need what a layer doesn't have."""
     for indices in layers.values():
-        if "pooler" in strategies and indices != (num_layers,):
-            raise PoolingError("--strategy pooler: is of the last layer only", usage=True)
-        if "attention" in strategies and (len(indices) > 1 or indices == (0,)):
-            what = "layer 0, the embeddings," if indices == (0,) else "an average of layers"
-            raise PoolingError(f"--strategy attention: {what} has no attention", usage=True)
+        for name in strategies:
+            if reason := unavailable(name, indices, num_layers):
+                raise PoolingError(f"--strategy {name}: {reason}", usage=True)
+
+
+def unavailable(strategy: str, layers: Layers, num_layers: int) -> str | None:
+    """Say why a strategy has nothing to pool in these layers, None where it has."""
+    needs = STRATEGIES[strategy].needs
+    if needs == "pooler" and layers != (num_layers,):
+        return "is of the last layer only"
+    if needs == "attention" and (len(layers) > 1 or layers == (0,)):
+        what = "layer 0, the embeddings," if layers == (0,) else "an average of layers"
+        return f"{what} has no attention"
+    return None
 
 
 def hidden_size(checkpoint: Checkpoint) -> int:

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Encode = Callable[[list[str]], list[tuple[Ids, "Ids | None"]]]
+Spell = Callable[[Ids], list[str]]
 PROBE = "a b"  # any text: it shows how many special tokens stand on either side
+
+
+def _as_numbers(ids: Ids) -> list[str]:
+    return [str(i) for i in ids]
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,7 @@ class Tokenizer:
         vocab_size: ids that the model has embeddings for; None where no id can be beyond them.
         stride: split a longer text into windows that overlap by so many of its tokens, instead of
             cutting it; pairs are cut nevertheless.
+        spell: ids -> the tokens as the vocabulary spells them.
 
     Raises:
         ModelError: the limit leaves no room for a token of the text, or the stride none to advance.
@@ -103,6 +109,7 @@ class Tokenizer:
         truncate_left: bool = False,
         vocab_size: int | None = None,
         stride: int | None = None,
+        spell: Spell = _as_numbers,
     ) -> None:
         _check_room(limit, specials)
         if stride is not None:
@@ -114,6 +121,7 @@ class Tokenizer:
         self._specials = specials
         self._truncate_left = truncate_left
         self._vocab_size = vocab_size
+        self.spell = spell
         self.limit = limit
         self.special_ids = special_ids
         self.pad_id = pad_id
@@ -134,6 +142,11 @@ class Tokenizer:
         self.check_pair_room()
         read = self._encode_pairs(list(zip(prompted, pairs, strict=True)))
         return [self._kept(ids, types, n_tokens) for ids, types, n_tokens in read]
+
+    def read_whole(self, text: str) -> tuple[Ids, Ids]:
+        """Tokenize one text after the prompt: all its ids, and the places of those it is cut to."""
+        ids, _ = self._encode([self._reading.prompt + text])[0]
+        return ids, self._cut(list(range(len(ids))))
 
     def check_pair_room(self) -> None:
         """Check that a pair fits: its special tokens and a token of each text.
@@ -267,6 +280,7 @@ def load_tokenizer(
         truncate_left=own.truncate_left,
         vocab_size=_bound(checkpoint, own.size),
         stride=stride,
+        spell=_fast_spell(own) if slow is None else _slow_spell(slow),
     )
 
 
@@ -334,6 +348,20 @@ def _fast_encode(own: OwnTokenizer) -> Encode:
         return [(e.ids, e.type_ids if own.emits_types else None) for e in encodings]
 
     return encode
+
+
+def _fast_spell(own: OwnTokenizer) -> Spell:
+    def spell(ids: Ids) -> list[str]:
+        return [own.backend.id_to_token(i) or str(i) for i in ids]
+
+    return spell
+
+
+def _slow_spell(own: PreTrainedTokenizerBase) -> Spell:
+    def spell(ids: Ids) -> list[str]:
+        return [str(own.convert_ids_to_tokens(i)) for i in ids]
+
+    return spell
 
 
 def _slow_encode(

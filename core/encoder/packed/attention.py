@@ -42,12 +42,14 @@ class Run:
 class SelfAttention:
     """Multi-head self-attention between the projections.
 
-    ``bias`` gives the position bias ``(heads, length, length)``, where the model has one.
+    ``bias`` gives the position bias ``(heads, length, length)``, where the model has one. ``head``
+    is the one head whose weights count as attention received; None averages over all.
     """
 
     num_heads: int
     head_size: int
     bias: Bias | None = None
+    head: int | None = None
 
     def __call__(self, qkv: Tensor, runs: list[Run]) -> Tensor:
         """Attend within each text: ``(packed, 3 * hidden)`` -> ``(packed, hidden)``."""
@@ -82,6 +84,8 @@ class SelfAttention:
         """
         context = self._context(qkv)
         received = []
+        heads = slice(None) if self.head is None else slice(self.head, self.head + 1)
+        counted = self.num_heads if self.head is None else 1
         for run in runs:
             query, key, value = self._heads(qkv, run)
             total = torch.zeros(run.texts, run.length, device=qkv.device)
@@ -89,9 +93,9 @@ class SelfAttention:
             for start in range(0, run.length, QUERY_BLOCK):
                 rows = slice(start, start + QUERY_BLOCK)
                 weights = self._weights(query[:, :, rows], key, rows)
-                total += weights.float().sum(dim=(1, 2))
+                total += weights[:, heads].float().sum(dim=(1, 2))
                 place[:, :, rows].copy_(weights @ value)
-            received.append(total / (self.num_heads * run.length))
+            received.append(total / (counted * run.length))
         return context, received
 
     def of_first(self, query: Tensor, key_value: Tensor, runs: list[Run]) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
@@ -134,6 +134,15 @@ class PackedEncoder:
     wanted: Sequence[Layers]
     device: torch.device
     workers: int
+
+    @property
+    def num_heads(self) -> int:
+        """How many attention heads each layer has."""
+        return self.shape.num_heads
+
+    def of_head(self, head: int) -> PackedEncoder:
+        """Give the same encoder with the attention received from one head alone."""
+        return replace(self, attention=replace(self.attention, head=head))
 
     def batches(self, texts: Sequence[TokenizedText]) -> Iterator[list[int]]:
         """Yield the indices of each batch, longest first, within the budget of real tokens.

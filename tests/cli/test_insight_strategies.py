@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Tiny = Callable[[str], Path]
+Run = Callable[..., Any]
+BOXES = "─│━┃╭╮█▌"
+
+
+@pytest.fixture
+def model(tiny: Tiny) -> list[str]:
+    return ["-m", str(tiny("tiny-bert"))]
+
+
+# explain
+
+
+def test_explain_prints_a_row_for_each_token_in_plain_text(bertpool: Run, model: list[str]) -> None:
+    finished = bertpool("explain", "cat two", "-s", "cls,mean", *model)
+    assert finished.code == 0
+    lines = [line.split() for line in finished.out.splitlines()]
+    assert lines[1] == ["#", "token", "id", "cls", "mean"]
+    assert [line[1] for line in lines[2:]] == ["[CLS]", "cat", "two", "[SEP]"]
+    assert [line[-2:] for line in lines[2:4]] == [["1.000", "0.250"], ["0.000", "0.250"]]
+    assert not set(BOXES) & set(finished.out)
+
+
+def test_explain_writes_json(bertpool: Run, model: list[str]) -> None:
+    finished = bertpool("explain", "cat two", "-s", "mean", "--json", *model)
+    content = json.loads(finished.out)
+    assert [token["weights"]["mean"] for token in content["tokens"]] == [0.25] * 4
+    assert content["strategies"] == {"mean": {"linear": True}}
+
+
+def test_explain_marks_what_was_cut(bertpool: Run, model: list[str]) -> None:
+    finished = bertpool("explain", "cat one two", "--max-length", "3", *model)
+    assert "cut: 2 tokens beyond the limit of 3" in finished.out
+    assert sum(line.split()[-1] == "cut" for line in finished.out.splitlines()) == 2
+
+
+def test_explain_takes_a_row_of_a_file(bertpool: Run, model: list[str], tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('id,body\n1,cat\n2,"dog\nhouse"\n')
+    options = ["--input", tmp_path / "a.csv", "--text-column", "body", "--row", "1", "--json"]
+    tokens = json.loads(bertpool("explain", *options, *model).out)["tokens"]
+    assert [token["token"] for token in tokens] == ["[CLS]", "dog", "house", "[SEP]"]
+
+
+def test_explain_reads_stdin(shell: Run, model: list[str], tmp_path: Path) -> None:
+    command = f"printf 'cat\\ndog\\n' | bertpool explain - --row 1 -s mean {' '.join(model)}"
+    assert " dog " in shell(command, cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "give a text"),
+        (["cat", "--input", "a.txt"], "one of the two"),
+        (["cat", "-s", "typo"], "--strategy typo: unknown"),
+        (["cat", "--layer", "9"], "--layer 9"),
+        (["cat", "--head", "9"], "--head 9"),
+        (["--input", "no-such.txt"], "no such file"),
+    ],
+)
+def test_explain_refuses_what_it_cannot_do(
+    bertpool: Run, model: list[str], arguments: list[str], said: str
+) -> None:
+    finished = bertpool("explain", *arguments, *model)
+    assert finished.code == 2
+    assert said in finished.err
+    assert finished.out == ""
+
+
+def test_explain_says_that_a_row_is_not_there(
+    bertpool: Run, model: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("cat\n")
+    finished = bertpool("explain", "--input", tmp_path / "a.txt", "--row", "1", *model)
+    assert finished.code == 1
+    assert "has no row 1" in finished.err
+
+
+def test_a_token_that_looks_like_markup_is_shown_as_it_is(bertpool: Run, model: list[str]) -> None:
+    assert "[CLS]" in bertpool("explain", "[bold]cat[/bold]", *model).out
