@@ -104,7 +104,7 @@ Strategy = Annotated[
         "--strategy", "-s",
         help=f"How token vectors become one: {', '.join((AUTO, *STRATEGIES))}. auto does what the "
         "checkpoint declares; the others give the raw pooled vector. Several (cls,mean) give a "
-        "column each.",
+        "column each; tokens gives every token's own vector.",
         panel=_MODEL,
         autocompletion=_complete_strategy,
         metavar="NAME",

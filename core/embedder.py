@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +34,9 @@ from torch import Tensor
 
 OnBatch = Callable[[int, int], None]
 Pooled = tuple[Layers, str]  # which layers' token vectors, pooled by which strategy
+TOKEN_KEYS = ("token vectors", "token ids", "token counts")  # in a batch's results
 K = TypeVar("K")
-A = TypeVar("A", npt.NDArray[np.float32], Tensor)
+A = TypeVar("A", npt.NDArray[Any], Tensor)
 Run = Callable[[list[TokenizedText]], dict[K, A]]  # of one batch
 
 _log = logging.getLogger("bertpool")
@@ -43,6 +44,14 @@ _log = logging.getLogger("bertpool")
 
 def _ignore_batch(rows: int, tokens: int) -> None:
     """Take progress and do nothing with it."""
+
+
+@dataclass(frozen=True)
+class TokenVectors:
+    """Vectors of one text's tokens: ``names`` as in the vocabulary, ``(tokens, width)`` float32."""
+
+    names: list[str]
+    vectors: npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,7 @@ class Embedded:
         distinct_pairs: pairs of tokens that attend to one another in those.
         slots: token slots that the batches took up, padding included.
         redone: how many texts overflowed and were encoded again in float32.
+        tokens: of each text the tokens that a strategy would pool, where the recipe wants them.
     """
 
     vectors: dict[str, npt.NDArray[np.float32]]
@@ -72,11 +82,15 @@ class Embedded:
     distinct_pairs: int
     slots: int
     redone: int
+    tokens: list[TokenVectors] | None = None
 
     @property
     def finite(self) -> npt.NDArray[np.bool_]:
         """Tell for each text whether its vectors hold no NaN and no infinity."""
-        return finite_rows(self.vectors.values(), len(self.n_tokens))
+        finite = finite_rows(self.vectors.values(), len(self.n_tokens))
+        if self.tokens is not None:
+            finite &= [bool(np.isfinite(one.vectors).all()) for one in self.tokens]
+        return finite
 
     @property
     def zero(self) -> npt.NDArray[np.bool_]:
@@ -123,9 +137,16 @@ class Embedder:
         counts = np.bincount(tokenized.places, minlength=len(texts))
         shape = (len(texts), self.recipe.width)
         vectors = {name: np.zeros(shape, dtype=np.float32) for name in self.recipe.columns}
+        tokens: list[TokenVectors] | None = None
+        if self.recipe.tokens is not None:
+            nothing = TokenVectors([], np.zeros((0, self.recipe.width), dtype=np.float32))
+            tokens = [nothing] * len(texts)
         slots = 0
         whole = [i for i, text in enumerate(texts) if text.input_ids and not text.windows]
         for batch, columns in self._batches(self._encode_batch, texts, whole):
+            if tokens is not None:
+                for index, one in zip(batch, self._take_tokens(columns), strict=True):
+                    tokens[index] = one
             for name, column in columns.items():
                 vectors[name][batch] = column
             members = [texts[i] for i in batch]
@@ -136,7 +157,15 @@ class Embedder:
             slots += self._encode_split(texts, split, vectors, on_batch)
             on_batch(int(counts[split].sum()), 0)
         redone = self._redo_overflowed(tokenized, vectors)
-        return _embedded(tokenized, vectors, slots=slots, redone=redone)
+        return _embedded(tokenized, vectors, tokens, slots=slots, redone=redone)
+
+    def _take_tokens(self, columns: dict[str, npt.NDArray[Any]]) -> Iterator[TokenVectors]:
+        """Take the token vectors out of a batch's results, text by text."""
+        flat, ids, counts = (columns.pop(key) for key in TOKEN_KEYS)
+        ends = np.cumsum(counts)
+        names = self.tokenizer.spell(ids.tolist())
+        for start, end in zip((ends - counts).tolist(), ends.tolist(), strict=True):
+            yield TokenVectors(names[start:end], flat[start:end])
 
     def _encode_split(
         self,
@@ -220,13 +249,30 @@ class Embedder:
         return {key: _joined([half[key] for half in halves]) for key in halves[0]}
 
     @torch.inference_mode()
-    def _encode_batch(self, texts: list[TokenizedText]) -> dict[str, npt.NDArray[np.float32]]:
+    def _encode_batch(self, texts: list[TokenizedText]) -> dict[str, npt.NDArray[Any]]:
         """Encode and pool one batch; blocks are joined first, so that what follows runs once."""
         blocks: dict[Pooled, list[Tensor]] = defaultdict(list)
+        tokens: list[tuple[Tensor, Tensor]] = []
         for layers, block in self.encoder.encode(texts):
             for strategy, vectors in pool(block, self.recipe.strategies_of(layers)).items():
                 blocks[layers, strategy].append(vectors)
-        return self._columns({key: torch.cat(parts) for key, parts in blocks.items()})
+            if layers == self.recipe.tokens:
+                tokens.append((block.hidden_states[block.pooled_mask].float(), block.pooled_mask))
+        columns = self._columns({key: torch.cat(parts) for key, parts in blocks.items()})
+        return columns | self._token_columns(texts, tokens) if tokens else columns
+
+    def _token_columns(
+        self, texts: list[TokenizedText], tokens: list[tuple[Tensor, Tensor]]
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Return a batch's token vectors ``(tokens, width)``, their ids, and their counts."""
+        flat = self._finish(torch.cat([vectors for vectors, _ in tokens]))
+        masks = [row for _, mask in tokens for row in mask.cpu().numpy()]
+        ids = [
+            np.asarray(text.input_ids)[mask[: len(text.input_ids)]]
+            for text, mask in zip(texts, masks, strict=True)
+        ]
+        counts = np.array([len(one) for one in ids], dtype=np.int64)
+        return dict(zip(TOKEN_KEYS, (flat, np.concatenate(ids), counts), strict=True))
 
     @torch.inference_mode()
     def _pool_windows(self, windows: list[TokenizedText]) -> dict[Pooled, Tensor]:
@@ -302,6 +348,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 def _embedded(
     tokenized: Tokenized,
     vectors: dict[str, npt.NDArray[np.float32]],
+    tokens: list[TokenVectors] | None,
     *,
     slots: int,
     redone: npt.NDArray[np.bool_],
@@ -322,6 +369,7 @@ def _embedded(
         distinct_pairs=sum(length * length for length in parts),
         slots=slots,
         redone=int(redone[places].sum()),
+        tokens=None if tokens is None else [tokens[place] for place in places.tolist()],
     )
 
 

@@ -114,7 +114,7 @@ def forecast(plan: Plan) -> Forecast:
         padding_avoided=_padding(np.minimum(lengths, plan.limit.tokens)),
         seconds=reading + encoding,
         tokens_per_second=tokens / encoding if encoding else 0.0,
-        output_bytes=round(row_bytes * sample.rows),
+        output_bytes=round(row_bytes * sample.rows) + _token_bytes(plan, tokens),
         peak_memory_bytes=peak_memory_bytes(),
     )
 
@@ -168,6 +168,7 @@ def _probe(
         flop += encoder_flop(plan.checkpoint, plan.recipe, *counted)
         start += PROBE_ROWS
     layout = plan.layout(corpus.extra_schema(), several=corpus.several)
+    layout = replace(layout, tokens=False)  # their vectors are counted apart
     return flop / spent, _row_bytes(plan, layout, window)
 
 
@@ -195,6 +196,12 @@ def _row_bytes(plan: Plan, layout: Layout, window: Window) -> float:
         writer.close()
         total += len(stream.getvalue())
     return total / rows
+
+
+def _token_bytes(plan: Plan, tokens: int) -> int:
+    if plan.recipe.tokens is None:
+        return 0
+    return tokens * plan.recipe.width * np.dtype(plan.options.output_dtype).itemsize
 
 
 def _files(plan: Plan, layout: Layout) -> Sequence[Layout]:

@@ -11,7 +11,7 @@ from bertpool.errors import OutputError
 from bertpool.output.destination import find_destination
 from bertpool.output.finished import write_output
 from bertpool.output.provenance import canonical_json, first_difference
-from bertpool.output.rows import Layout, Rows
+from bertpool.output.rows import OWN_COLUMNS, Layout, Rows
 from bertpool.output.table import is_vector
 from bertpool.output.vector_file import VectorFile, open_vectors
 
@@ -106,9 +106,9 @@ def _common(provenance: dict[str, Any]) -> dict[str, Any]:
 def _layout(file: VectorFile) -> Layout:
     """Recover the layout that a file was written with."""
     names = file.schema.names
-    own = ("source", "line", "text", "pair", "n_tokens", "truncated")
-    kept = [f for f in file.schema if f.name not in own and not is_vector(f)]
-    extra = [f for f in kept if f.name != "id" or file.provenance["id_column"] is not None]
+    others = [f for f in file.schema if f.name not in OWN_COLUMNS and not is_vector(f)]
+    if file.provenance["id_column"] is not None:
+        others.insert(0, file.schema.field("id"))
     return Layout(
         columns=file.columns,
         width=file.provenance["dimensions"],
@@ -117,5 +117,6 @@ def _layout(file: VectorFile) -> Layout:
         source="source" in names,
         line="line" in names,
         pair="pair" in names,
-        extra=pa.schema(extra) if extra else None,
+        extra=pa.schema(others) if others else None,
+        tokens="tokens" in names,
     )

@@ -58,6 +58,7 @@ T = TypeVar("T")
 END: Any = object()
 # Stages that run at once; "wait" is how long the encoder waited for the others.
 STAGES = ("read", "tokenize", "load", "encode", "write", "wait")
+TOKENS_WINDOW_SHARE = 32  # every token's vector takes so much more room than one a text
 ROWS_NAMED = 3  # of those that are too long, in an error
 
 
@@ -300,7 +301,9 @@ class _Run:
 
     def _open_corpus(self) -> Corpus:
         within = None if self._row_range is None else self._row_range.rows
-        return Corpus(self._plan.options.inputs, self._plan.options.corpus, rows=within)
+        share = 1 if self._plan.recipe.tokens is None else TOKENS_WINDOW_SHARE
+        options = self._plan.options
+        return Corpus(options.inputs, options.corpus, rows=within, window_share=share)
 
     def _read(self) -> Iterator[Window]:
         for window in self._corpus.windows():
@@ -489,6 +492,7 @@ class _Run:
             n_tokens=embedded.n_tokens,
             truncated=embedded.truncated,
             vectors=vectors,
+            **_token_columns(embedded, dtype),
         )
         last = self._read_all and index == self._windows - 1
         with self._timed_block("write"):
@@ -568,6 +572,16 @@ class _Run:
             peak_memory_bytes=peak_memory_bytes(),
             fingerprint=self._settings.result().fingerprint(),
         )
+
+
+def _token_columns(embedded: Embedded, dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Return the rows' tokens and their vectors, where they are wanted."""
+    if embedded.tokens is None:
+        return {}
+    return {
+        "tokens": [one.names for one in embedded.tokens],
+        "token_vectors": [one.vectors.astype(dtype, copy=False) for one in embedded.tokens],
+    }
 
 
 def _make_output(plan: Plan) -> PartedOutput | StdoutOutput:

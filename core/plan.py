@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertpool.corpus.inputs import STDIN, check_inputs
@@ -17,9 +18,10 @@ from bertpool.encoder.recipe import (
     make_recipe,
 )
 from bertpool.encoder.threads import MAX_THREADS, default_threads
-from bertpool.errors import BertpoolError, CorpusError
+from bertpool.errors import BertpoolError, CorpusError, OutputError, PoolingError
 from bertpool.options import Options
 from bertpool.output.destination import STDOUT, Destination, find_destination
+from bertpool.output.formats import format_of
 from bertpool.output.provenance import Settings
 from bertpool.output.rows import OWN_COLUMNS, Layout
 from bertpool.sharding import Shard, parse_shard
@@ -63,6 +65,7 @@ class Plan:
             line=several or options.blank == "skip",
             pair=options.pair_column is not None,
             extra=extra,
+            tokens=self.recipe.tokens is not None,
         )
 
     def settings(self) -> Settings:
@@ -126,6 +129,7 @@ def make_plan(options: Options) -> Plan:
         dimensions=options.dimensions,
     )
     _check_kept(options, recipe)
+    _check_tokens(options, recipe)
     limit = length_limit(checkpoint, options.max_length)
     return Plan(
         options=options,
@@ -203,6 +207,21 @@ def _check_kept(options: Options, recipe: Recipe) -> None:
     if clashing := [name for name in options.keep if name in taken]:
         raise CorpusError(
             f"--keep {clashing[0]}: the output has a column of its own by that name", usage=True
+        )
+
+
+def _check_tokens(options: Options, recipe: Recipe) -> None:
+    """Refuse what token vectors don't go with."""
+    if recipe.tokens is None:
+        return
+    if options.on_truncate == "window":
+        raise PoolingError(
+            "--strategy tokens: windows aren't joined; pass keep or error", usage=True
+        )
+    name = options.output_format or (format_of(Path(options.output)) if options.output else None)
+    if name == "npy":
+        raise OutputError(
+            "--strategy tokens: .npy holds one vector a row; write .parquet", usage=True
         )
 
 

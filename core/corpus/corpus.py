@@ -85,6 +85,7 @@ class Corpus:
         options: how they are read.
         rows: the rows that are wanted; a row counts every record over all inputs, from 0, those
             that are skipped or rejected among them. Reading stops behind the last.
+        window_share: makes windows so many times smaller, where rows take more memory than usual.
 
     Attributes:
         blank: blank texts met so far.
@@ -93,11 +94,18 @@ class Corpus:
     """
 
     def __init__(
-        self, inputs: Sequence[str], options: CorpusOptions, *, rows: range | None = None
+        self,
+        inputs: Sequence[str],
+        options: CorpusOptions,
+        *,
+        rows: range | None = None,
+        window_share: int = 1,
     ) -> None:
         self._inputs = find_inputs(inputs, options)
         self._options = options
         self._rows = range(sys.maxsize) if rows is None else rows
+        self._window_rows = max(1, WINDOW_ROWS // window_share)
+        self._window_characters = max(1, WINDOW_CHARACTERS // window_share)
         formats = [source.format for source in self._sources]
         self._columns = make_columns(options, formats)
         self._bytes_before = 0
@@ -137,7 +145,7 @@ class Corpus:
             for row, (source, item) in enumerate(items):
                 if start <= row < stop:
                     self._add(draft, row, source, item)
-                if draft.size >= WINDOW_ROWS or draft.characters >= WINDOW_CHARACTERS:
+                if draft.size >= self._window_rows or draft.characters >= self._window_characters:
                     yield self._window(draft)
                     draft = _Draft()
                 if row + 1 >= stop:

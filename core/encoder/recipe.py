@@ -16,6 +16,7 @@ from bertpool.pooling.strategies import AUTO, STRATEGIES
 
 ONE_TOKEN = ("cls", "pooler", "last")
 SINGLE_COLUMN = "embedding"
+TOKENS = "tokens"  # no pooling: every token's own vector
 HIDDEN_SIZE_KEYS = ("hidden_size", "dim", "d_model", "n_embd")
 
 _log = logging.getLogger("bertpool")
@@ -58,22 +59,26 @@ class Recipe:
     """How token vectors become the output's columns.
 
     ``stages`` follow the pooling in their order. ``width`` is the dimension of each column.
+    ``tokens`` are the layers whose token vectors are wanted themselves, if any.
     """
 
     columns: dict[str, Column]
     width: int
     stages: tuple[Stage, ...] = ()
+    tokens: Layers | None = None
 
     @property
     def strategies(self) -> tuple[str, ...]:
-        """List every strategy needed, each once."""
+        """List every strategy needed, each once, and ``tokens`` where those are wanted."""
         columns = self.columns.values()
-        return tuple(dict.fromkeys(name for column in columns for name in column.strategies))
+        names = [name for column in columns for name in column.strategies]
+        return tuple(dict.fromkeys([*names, *([TOKENS] if self.tokens else [])]))
 
     @property
     def layers(self) -> tuple[Layers, ...]:
         """List what the encoder must give token vectors of, each once."""
-        return tuple(dict.fromkeys(column.layers for column in self.columns.values()))
+        layers = [column.layers for column in self.columns.values()]
+        return tuple(dict.fromkeys([*layers, *([self.tokens] if self.tokens else [])]))
 
     def strategies_of(self, layers: Layers) -> tuple[str, ...]:
         """List the strategies that pool these layers, each once."""
@@ -92,14 +97,17 @@ class Recipe:
 
     def describe(self) -> str:
         """Name all of it in a phrase: ``mean pooling + normalization``."""
-        several = len(self.columns) > 1
-        pooled = ", ".join(self.columns) if several else "+".join(self.strategies)
-        return " + ".join([f"{pooled} pooling", *map(str, self.stages)])
+        names = [name for name in self.strategies if name != TOKENS]
+        pooled = ", ".join(self.columns) if len(self.columns) > 1 else "+".join(names)
+        what = [f"{pooled} pooling"] if self.columns else []
+        what += ["token vectors"] if self.tokens else []
+        return " + ".join([*what, *map(str, self.stages)])
 
     @property
     def needs(self) -> frozenset[str]:
         """Name what the encoder must provide beside token vectors."""
-        return frozenset(need for name in self.strategies if (need := STRATEGIES[name].needs))
+        pooled = [STRATEGIES[name] for name in self.strategies if name != TOKENS]
+        return frozenset(strategy.needs for strategy in pooled if strategy.needs)
 
 
 def split_names(names: Named) -> tuple[str, ...]:
@@ -120,8 +128,8 @@ def check_strategies(strategy: Named) -> tuple[str, ...]:
     """
     names = split_names(strategy)
     for name in names:
-        if name != AUTO and name not in STRATEGIES:
-            known = ", ".join((AUTO, *STRATEGIES))
+        if name not in (AUTO, TOKENS, *STRATEGIES):
+            known = ", ".join((AUTO, *STRATEGIES, TOKENS))
             raise PoolingError(f"--strategy {name}: unknown; choose one of {known}", usage=True)
     if AUTO in names and len(names) > 1:
         raise PoolingError("--strategy auto stands alone; name the others' company", usage=True)
@@ -158,17 +166,21 @@ def make_recipe(
         _check_applicable(declared)
     elif note:
         _note_difference(checkpoint, declared, named, normalize=normalize, prompt=prompt)
-    pooled = [followed.strategies or ("mean",)] if auto else [(name,) for name in named]
+    pooled: list[tuple[str, ...]] = [(name,) for name in named if name != TOKENS]
+    if auto:
+        pooled = [followed.strategies or ("mean",)]
     strategies = tuple(name for names in pooled for name in names)
     if note and exclude_special and (whole := [name for name in strategies if name in ONE_TOKEN]):
         _log.warning("--exclude-special has no effect on %s: it takes one token", whole[0])
     layers = parse_layers(split_names(layer), checkpoint.num_layers)
     _check_layers(layers, strategies, checkpoint.num_layers)
-    full = _full_width(checkpoint, pooled[0], followed.dense)
+    tokens = _token_layers(layers) if TOKENS in named else None
+    full = _full_width(checkpoint, pooled[0] if pooled else ("",), followed.dense)
     recipe = Recipe(
         columns=_columns(pooled, layers),
         width=_cut_width(full, followed.truncate_dim if dimensions is None else dimensions),
         stages=_stages(followed, normalize=normalize, dimensions=dimensions),
+        tokens=tokens,
     )
     reading = Reading(
         prompt=followed.prompt if prompt is None else prompt,
@@ -189,6 +201,17 @@ def _columns(pooled: Sequence[tuple[str, ...]], layers: dict[str, Layers]) -> di
                 name = f"{name or '+'.join(strategies)}_{label}"
             columns[name or SINGLE_COLUMN] = Column(strategies, indices)
     return columns
+
+
+def _token_layers(layers: dict[str, Layers]) -> Layers:
+    """Return the one layer of the token vectors.
+
+    Raises:
+        PoolingError: there are several.
+    """
+    if len(layers) > 1:
+        raise PoolingError("--strategy tokens: is of one --layer", usage=True)
+    return next(iter(layers.values()))
 
 
 def _check_layers(layers: dict[str, Layers], strategies: Sequence[str], num_layers: int) -> None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from bertpool.output.rows import Layout, Rows
@@ -43,6 +44,8 @@ class JsonlWriter:
 def _json_column(table: pa.Table, field: pa.Field) -> Iterator[str]:
     if is_vector(field):
         return _json_vectors(table[field.name].combine_chunks())
+    if field.name == "token_embeddings":
+        return _json_token_vectors(table[field.name].combine_chunks())
     column = table[field.name]
     if pa.types.is_floating(field.type):
         column = pc.if_else(pc.is_finite(column), column, None)  # JSON has no NaN
@@ -59,6 +62,13 @@ def _json_vectors(vectors: pa.FixedSizeListArray) -> Iterator[str]:
     return (
         f"[{', '.join(digits[start : start + width])}]" for start in range(0, len(digits), width)
     )
+
+
+def _json_token_vectors(texts: pa.ListArray) -> Iterator[str]:
+    vectors = list(_json_vectors(texts.flatten()))
+    ends = np.cumsum(pc.list_value_length(texts).to_numpy()).tolist()
+    for start, end in zip([0, *ends], ends, strict=False):
+        yield f"[{', '.join(vectors[start:end])}]"
 
 
 def _json_value(value: object) -> str:

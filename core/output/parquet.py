@@ -17,12 +17,15 @@ class ParquetWriter:
     def __init__(self, stream: BinaryIO, layout: Layout, provenance: str) -> None:
         self._schema = output_schema(layout, provenance)
         vectors = {f"{name}.list.element" for name in layout.columns}
+        if layout.tokens:
+            vectors.add("token_embeddings.list.element.list.element")
+        repetitive = (("source", layout.source), ("tokens.list.element", layout.tokens))
         # Float noise doesn't compress: it would cost time on both sides and save 8%.
         compression = dict.fromkeys(_leaves(self._schema), "zstd") | dict.fromkeys(vectors, "none")
         self._writer = pq.ParquetWriter(
             stream,
             self._schema,
-            use_dictionary=["source"] if layout.source else False,
+            use_dictionary=[name for name, there in repetitive if there] or False,
             write_statistics=[name for name in ("id", "line") if name in self._schema.names],
             compression=compression,
         )

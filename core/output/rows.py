@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 OutputDtype = Literal["float32", "float16"]
 Floats = npt.NDArray[np.floating]
 # Columns that bertpool writes beside the vectors; a kept column can't have such a name.
-OWN_COLUMNS = ("id", "source", "line", "text", "pair", "n_tokens", "truncated")
+OWN_COLUMNS = (
+    "id", "source", "line", "text", "pair", "n_tokens", "truncated", "tokens", "token_embeddings",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Layout:
     """What every row has: vector columns with their width and dtype, and the optional columns.
 
     ``extra`` are the columns that come from the input with types of their own: ``id`` where it
-    isn't the row number, and those kept.
+    isn't the row number, and those kept. ``tokens`` adds each token and its vector.
     """
 
     columns: tuple[str, ...]
@@ -34,6 +36,7 @@ class Layout:
     line: bool
     pair: bool = False
     extra: pa.Schema | None = None
+    tokens: bool = False
 
 
 class Rows(Protocol):
@@ -51,7 +54,10 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class EmbeddedRows:
-    """Rows as a window leaves the encoder; ``extra`` as in :class:`Layout`."""
+    """Rows as a window leaves the encoder; ``extra`` as in :class:`Layout`.
+
+    ``tokens`` are each text's, ``token_vectors`` theirs, ``(tokens, width)``.
+    """
 
     numbers: npt.NDArray[np.int64]
     texts: list[str]
@@ -62,6 +68,8 @@ class EmbeddedRows:
     vectors: Mapping[str, Floats]
     pairs: list[str] | None = None
     extra: pa.Table | None = None
+    tokens: list[list[str]] | None = None
+    token_vectors: list[Floats] | None = None
 
     def table(self, schema: pa.Schema) -> pa.Table:
         """Return the rows as an Arrow table of that schema."""

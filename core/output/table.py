@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,11 @@ def output_schema(layout: Layout, provenance: str | None = None) -> pa.Schema:
         *_fields(text=layout.text, pair=layout.pair and layout.text, n_tokens=True, truncated=True),
         *(pa.field(name, vector, nullable=False) for name in layout.columns),
     ]
+    if layout.tokens:
+        names = pa.list_(pa.field("element", pa.string(), nullable=False))
+        fields.append(pa.field("tokens", names, nullable=False))
+        vectors = pa.list_(pa.field("element", vector, nullable=False))
+        fields.append(pa.field("token_embeddings", vectors, nullable=False))
     metadata = None if provenance is None else {METADATA_KEY: provenance}
     return pa.schema(fields, metadata=metadata)
 
@@ -59,6 +64,7 @@ def build_table(rows: EmbeddedRows, schema: pa.Schema) -> pa.Table:
         "pair": rows.pairs,
         "n_tokens": rows.n_tokens,
         "truncated": rows.truncated,
+        "tokens": rows.tokens,
     }
     extra = () if rows.extra is None else rows.extra.column_names
 
@@ -68,6 +74,9 @@ def build_table(rows: EmbeddedRows, schema: pa.Schema) -> pa.Table:
         if field.name in extra:
             assert rows.extra is not None
             return rows.extra[field.name]
+        if field.name == "token_embeddings":
+            assert rows.token_vectors is not None
+            return _lists_of_vectors(rows.token_vectors, field.type)
         return pa.array(own[field.name], field.type)
 
     return pa.table([column(field) for field in schema], schema=schema)
@@ -115,6 +124,15 @@ def _fixed_size_lists(vectors: Floats, kind: pa.DataType) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), type=kind)
 
 
+def _lists_of_vectors(texts: Sequence[Floats], kind: pa.DataType) -> pa.Array:
+    """Make an Arrow array of lists of vectors from each text's ``(tokens, width)``."""
+    ends = np.cumsum([0, *map(len, texts)]).astype(np.int32)
+    flat = np.concatenate([vectors.reshape(-1) for vectors in texts]) if texts else np.zeros(0)
+    dtype = kind.value_type.value_type.to_pandas_dtype()
+    values = _fixed_size_lists(flat.astype(dtype, copy=False), kind.value_type)
+    return pa.ListArray.from_arrays(pa.array(ends), values, type=kind)
+
+
 class Groups:
     """Cuts rows into groups of about ``GROUP_BYTES``.
 
@@ -156,6 +174,10 @@ def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
         kind = field.type
         if is_vector(field):
             sizes += kind.list_size * kind.value_type.bit_width // 8
+        elif field.name == "token_embeddings":
+            vector = kind.value_type
+            each = vector.list_size * vector.value_type.bit_width // 8 + ROW_OVERHEAD_BYTES
+            sizes += pc.list_value_length(table[field.name]).to_numpy() * each
         elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
             sizes += pc.fill_null(pc.binary_length(table[field.name]), 0).to_numpy()
         else:

@@ -91,7 +91,8 @@ def test_several_strategies_and_layers_are_what_each_is_alone(tiny: Tiny, model:
     for name, vectors in together.items():
         strategy, layer = name.split("_layer")
         alone = embed(tiny(model), TEXTS, strategy=strategy, layer=layer)
-        np.testing.assert_allclose(vectors, alone, rtol=0, atol=1e-6, err_msg=name)
+        # Not bit for bit: alone, cls runs the last layer for first tokens only.
+        np.testing.assert_allclose(vectors, alone, rtol=0, atol=5e-6, err_msg=name)
 
 
 def test_several_strategies_of_one_layer_are_named_by_strategy(tiny: Tiny) -> None:

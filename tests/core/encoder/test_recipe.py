@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 from bertpool.encoder.checkpoint import find_checkpoint
-from bertpool.encoder.recipe import Reading, Recipe, check_strategies, hidden_size, make_recipe
+from bertpool.encoder.recipe import (
+    TOKENS,
+    Column,
+    Reading,
+    Recipe,
+    check_strategies,
+    hidden_size,
+    make_recipe,
+)
 from bertpool.errors import ModelError, PoolingError
 from bertpool.pooling import AUTO, STRATEGIES
 
@@ -45,16 +53,27 @@ def test_a_known_strategy_passes(name: str) -> None:
     check_strategies(name)
 
 
-@pytest.mark.parametrize("name", ["", "Mean", "mean ", "avg", "mean,cls"])
+@pytest.mark.parametrize("name", ["", "Mean", "avg", "mean,", "mean,clss"])
 def test_an_unknown_strategy_is_wrong_usage_that_lists_the_known(name: str) -> None:
     with pytest.raises(PoolingError) as refusal:
         check_strategies(name)
-    assert str(refusal.value).endswith(", ".join((AUTO, *STRATEGIES)))
+    assert str(refusal.value).endswith(", ".join((AUTO, *STRATEGIES, TOKENS)))
     assert refusal.value.exit_code == 2
 
 
+@pytest.mark.parametrize("names", ["auto,mean", ["tokens", "auto"]])
+def test_auto_stands_alone(names: Any) -> None:
+    with pytest.raises(PoolingError, match="stands alone"):
+        check_strategies(names)
+
+
+@pytest.mark.parametrize("names", ["cls,mean", " cls , mean,cls", ["cls", "mean"], ["cls,mean"]])
+def test_several_strategies_are_named_with_commas_or_one_by_one(names: Any) -> None:
+    assert check_strategies(names) == ("cls", "mean")
+
+
 def test_auto_is_mean_where_nothing_is_declared(tiny: Tiny) -> None:
-    assert recipe_of(tiny("tiny-bert")) == Recipe({"embedding": ("mean",)}, 32)
+    assert recipe_of(tiny("tiny-bert")) == Recipe({"embedding": Column(("mean",), (2,))}, 32)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +98,7 @@ def test_a_strategy_named_gives_the_raw_pooled_vector(
     tiny: Tiny, model: str, strategy: str
 ) -> None:
     recipe = recipe_of(tiny(model), strategy=strategy)
-    assert recipe == Recipe({"embedding": (strategy,)}, 32)
+    assert recipe == Recipe({"embedding": Column((strategy,), (2,))}, 32)
 
 
 def test_a_strategy_named_does_without_the_declared_prompt(tiny: Tiny) -> None:
