@@ -42,7 +42,7 @@ from bertpool.output.destination import STDOUT
 from bertpool.output.formats import OutputFormatName
 from bertpool.output.parts import Part, PartedOutput, window_digest
 from bertpool.output.provenance import RowRange, Settings, first_difference, provenance_json
-from bertpool.output.rejects import RejectsFile
+from bertpool.output.rejects import RejectsFile, count_rejects
 from bertpool.output.rows import EmbeddedRows, Layout, OutputDtype, finite_rows, zero_rows
 from bertpool.output.stream import StdoutOutput
 from bertpool.plan import Plan, make_plan
@@ -207,6 +207,7 @@ class _Run:
         self._row_range: RowRange | None = None
         self._whole: Sequence[InputIdentity] | None = None  # where known before the reading
         self._corpus = Corpus(plan.options.inputs, plan.options.corpus)
+        self._rejected_before = 0  # by the run that this one found finished
 
     def execute(self) -> Report:
         """Run, and on the way out leave no half-written file; finished windows stay."""
@@ -271,6 +272,7 @@ class _Run:
                     f"{path}: exists, and was made with {difference}; pass --force to replace it"
                 )
             self._counts = Counts(rows=made["rows"])
+        self._rejected_before = count_rejects(plan.destination.rejects)
         return len(there) == len(plan.destination.targets)
 
     def _execute(self) -> Report:
@@ -539,13 +541,14 @@ class _Run:
         """Sum up the run; one that found its output finished has loaded no embedder."""
         seconds = time.perf_counter() - self._started
         plan, counts, corpus = self._plan, self._counts, self._corpus
+        rejected = corpus.rejected + self._rejected_before
         embedding = self._seconds["encode"] or 1.0
         flop = encoder_flop(
             plan.checkpoint, plan.recipe, counts.distinct_tokens, counts.distinct_pairs
         )
         return Report(
             outputs=tuple(str(target.path) for target in plan.destination.targets),
-            rejects=str(plan.destination.rejects) if corpus.rejected else None,
+            rejects=str(plan.destination.rejects) if rejected else None,
             rows=counts.rows,
             dimensions=plan.recipe.width,
             columns=tuple(plan.recipe.columns),
@@ -555,7 +558,7 @@ class _Run:
             distinct=counts.distinct,
             blank=corpus.blank,
             truncated=counts.truncated,
-            rejected=corpus.rejected,
+            rejected=rejected,
             unknown_only=counts.unknown_only,
             zero=counts.zero,
             redone=counts.redone,

@@ -54,6 +54,14 @@ class RejectsFile:
         self._file.discard()
 
 
+def count_rejects(path: Path | None) -> int:
+    """Count the rejects of a finished run; 0 where there is no file."""
+    if path is None or not path.is_file():
+        return 0
+    with mapped_errors(path), path.open("rb") as lines:
+        return sum(1 for _ in lines)
+
+
 def escaped_bytes(data: bytes) -> str:
     r"""Write bytes as text that gives them back: ``\xNN`` for no UTF-8, a backslash as two.
 
