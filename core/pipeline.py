@@ -258,7 +258,11 @@ class _Run:
         if not there:
             return False
         if self._whole is None:
-            _, self._whole = count_rows(plan.options.inputs, plan.options.corpus)
+            # Also of a pipe, which is used up by that: whatever comes out, nothing is left to do.
+            corpus = Corpus(plan.options.inputs, plan.options.corpus)
+            for _ in corpus.windows():
+                pass
+            self._whole = corpus.identities
         for path in there:
             try:
                 made = read_provenance(path)
