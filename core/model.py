@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from bertpool.embedder import Embedded, Embedder, load_embedder
+from bertpool.embedder import Embedder, load_embedder
 from bertpool.encoder.checkpoint import Checkpoint, find_checkpoint
 from bertpool.encoder.device import Dtype, check_device_name, find_device
 from bertpool.encoder.limits import LengthLimit, length_limit
@@ -19,7 +19,13 @@ from bertpool.encoder.tokenized import tokenize
 from bertpool.encoder.tokenizer import load_tokenizer
 from bertpool.errors import ModelError
 
+# Of texts that are tokenized, sorted and batched together; it bounds what is held of them.
+WINDOW_ROWS = 16_384
 HASHES = ("config_sha256", "weights_sha256", "tokenizer_sha256")
+
+
+def _ignore_batch(texts: int) -> None:
+    """Take progress and do nothing with it."""
 
 
 class Model:
@@ -63,12 +69,14 @@ class Model:
         prompt: str | None = None,
         normalize: bool | None = None,
         dimensions: int | None = None,
+        on_batch: Callable[[int], object] = _ignore_batch,
     ) -> npt.NDArray[np.float32] | dict[str, npt.NDArray[np.float32]]:
         """Embed texts: ``(texts, width)`` float32, or a dictionary of such by column.
 
         The parameters are those of :func:`bertpool.extract`; with a ``stride`` a text beyond the
         limit is pooled over windows of it, else it is cut. Several strategies or layers give the
-        dictionary.
+        dictionary. ``on_batch`` is called with the number of texts of each batch: the ``update``
+        of a tqdm bar will do. Token vectors are for files: see ``extract``.
 
         Raises:
             BertpoolError: a subclass says what is wrong.
@@ -83,7 +91,7 @@ class Model:
             normalize=normalize,
             dimensions=dimensions,
         )
-        vectors = embed_all(embedder, texts, pairs).vectors
+        vectors = embed_all(embedder, texts, pairs, on_batch=on_batch)
         return next(iter(vectors.values())) if len(vectors) == 1 else vectors
 
     def embedder(
@@ -170,18 +178,35 @@ def load(
 
 
 def embed_all(
-    embedder: Embedder, texts: Sequence[str], pairs: Sequence[str] | None = None
-) -> Embedded:
-    """Tokenize and encode texts, with their pairs if there are any.
+    embedder: Embedder,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None = None,
+    *,
+    on_batch: Callable[[int], object] = _ignore_batch,
+) -> dict[str, npt.NDArray[np.float32]]:
+    """Tokenize and encode texts, with their pairs if there are any: each column's vectors.
 
     Raises:
         ModelError: a vector isn't finite.
     """
-    embedded = embedder.encode(tokenize(embedder.tokenizer, texts, pairs))
-    if not embedded.finite.all():
-        row = int(np.argmin(embedded.finite))
-        raise ModelError(f"text {row}: the vector isn't finite")
-    return embedded
+
+    def announce(rows: int, tokens: int) -> None:
+        on_batch(rows)
+
+    shape = (len(texts), embedder.recipe.width)
+    vectors = {name: np.empty(shape, dtype=np.float32) for name in embedder.recipe.columns}
+    for start in range(0, len(texts), WINDOW_ROWS):
+        window = slice(start, start + WINDOW_ROWS)
+        tokenized = tokenize(
+            embedder.tokenizer, texts[window], None if pairs is None else pairs[window]
+        )
+        embedded = embedder.encode(tokenized, on_batch=announce)
+        if not embedded.finite.all():
+            row = start + int(np.argmin(embedded.finite))
+            raise ModelError(f"text {row}: the vector isn't finite")
+        for name, column in embedded.vectors.items():
+            vectors[name][window] = column
+    return vectors
 
 
 def find_maker(
