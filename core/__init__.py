@@ -18,9 +18,9 @@ from bertpool.errors import (
 )
 
 if TYPE_CHECKING:
+    from bertpool.extraction import extract as extract
     from bertpool.model import Model as Model
     from bertpool.model import load as load
-    from bertpool.pipeline import extract as extract
     from bertpool.report import Report as Report
 
 __all__ = [
@@ -39,7 +39,7 @@ __all__ = [
 _LAZY = {
     "Model": "bertpool.model",
     "load": "bertpool.model",
-    "extract": "bertpool.pipeline",
+    "extract": "bertpool.extraction",
     "Report": "bertpool.report",
 }
 

@@ -7,7 +7,7 @@ import pytest
 import typer
 from bertpool.cli.app import app, embed
 from bertpool.encoder.recipe import split_names
-from bertpool.pipeline import extract
+from bertpool.extraction import extract
 
 ONLY_IN_THE_COMMAND = {"report", "dry_run", "quiet", "verbose"}
 ONLY_IN_THE_FUNCTION = {"on_progress"}

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bertpool.extraction import extract
 from bertpool.forecast import PADDED_BATCH, Forecast, forecast
 from bertpool.options import Options
-from bertpool.pipeline import extract, run
+from bertpool.pipeline import run
 from bertpool.plan import make_plan
 from tiny_models import sentences
 

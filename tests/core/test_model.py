@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from bertpool.encoder.checkpoint import find_checkpoint
 from bertpool.errors import ModelError
+from bertpool.extraction import extract
 from bertpool.model import Model, find_maker, recipe_of
-from bertpool.pipeline import extract
 from embedding import embed
 from tiny_models import sentences
 

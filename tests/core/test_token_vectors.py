@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from bertpool.errors import BertpoolError
-from bertpool.pipeline import extract
+from bertpool.extraction import extract
 from embedding import load
 from oracle import encode_alone
 from oracle import load as load_reference

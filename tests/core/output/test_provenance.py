@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from bertpool.corpus.inputs import InputIdentity
+from bertpool.extraction import extract
 from bertpool.output.provenance import Settings, provenance_json
-from bertpool.pipeline import extract
 
 SETTINGS = Settings(
     bertpool_version="0.1.0",
