@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 from bertpool.corpus.options import Blank, InputFormat, OnError
 from bertpool.encoder.device import Dtype
 from bertpool.encoder.recipe import Named
