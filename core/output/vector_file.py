@@ -185,16 +185,16 @@ def _parquet_batches(file: VectorFile, names: list[str]) -> Iterator[pa.Table]:
 
 
 def _npy_batches(file: VectorFile, names: list[str]) -> Iterator[pa.Table]:
-    vectors = _npy(file.path)
     kind = file.schema.field(0).type
-    for start in range(0, len(vectors), BATCH_ROWS):
-        some = np.ascontiguousarray(vectors[start : start + BATCH_ROWS])
+    for start in range(0, len(_npy(file.path)), BATCH_ROWS):
+        # Mapped anew: what one map has read would stay in memory as long as it.
+        some = np.array(_npy(file.path)[start : start + BATCH_ROWS])
         lists = pa.FixedSizeListArray.from_arrays(pa.array(some.reshape(-1)), type=kind)
         yield pa.table([lists], schema=file.schema)
 
 
 def _arrow_batches(file: VectorFile, names: list[str]) -> Iterator[pa.Table]:
-    with pa.memory_map(os.fspath(file.path)) as source:
+    with pa.OSFile(os.fspath(file.path)) as source:
         reader = pa.ipc.open_file(source)
         for index in range(reader.num_record_batches):
             yield pa.Table.from_batches([reader.get_batch(index)]).select(names)
