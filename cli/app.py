@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from bertpool.cli import options
+from bertpool.cli import insight_files, options
 from bertpool.cli.messages import show, show_summary, start_logging, stderr
 
 REJECTED = 3  # the exit code of a run that is whole but for what it rejected
@@ -114,3 +114,7 @@ def merge(
     rows = join(parts, output=output, force=force)
     if not quiet:
         show(f"{output}: ", "bold", f"{rows:,} rows of {len(parts)} shards")
+
+
+for command in (insight_files.inspect, insight_files.verify, insight_files.search):
+    app.command(epilog=EPILOG)(command)
