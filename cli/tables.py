@@ -83,7 +83,8 @@ def _show_table(columns: Mapping[str, Sequence[str]], *, shorten: bool) -> None:
     console = Console(markup=False, highlight=False, emoji=False)
     table = Table(box=box.SIMPLE_HEAD)
     widths = [max(map(cell_len, (name, *cells))) for name, cells in columns.items()]
-    rest = console.width - sum(widths[:-1]) - 2 * len(widths)  # each has a margin on either side
+    # Each column has a margin on either side, and an edge before and after it.
+    rest = console.width - sum(widths[:-1]) - 3 * len(widths) - 1
     for name, cells in columns.items():
         table.add_column(
             Text(name), justify="right" if _is_number(cells) else "left", overflow="fold"

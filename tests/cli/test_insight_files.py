@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -344,6 +345,8 @@ def test_a_terminal_gets_a_table_with_texts_shortened_to_its_width(make: Make, m
     assert max(map(len, lines)) <= 60
     assert sum("\u2026" in line for line in lines) == 1
     assert any("\u2500" in line for line in lines)
+    assert sum(bool(re.search(r" 0\.\d{4} ", line)) for line in lines) == 2
+    assert sum(bool(line.strip()) for line in lines) == 4
     assert any("dog [red]x[/red] 日本語" in line for line in lines)
 
 
