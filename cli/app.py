@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from bertpool.cli import insight_strategies, options
+from bertpool.cli import insight_files, insight_strategies, options
 from bertpool.cli.messages import show, show_summary, start_logging, stderr
 
 REJECTED = 3  # the exit code of a run that is whole but for what it rejected
@@ -122,4 +122,10 @@ def merge(
         show(f"{output}: ", "bold", f"{rows:,} rows of {len(parts)} shards")
 
 
-app.command(epilog=EPILOG)(insight_strategies.explain)
+for command in (
+    insight_strategies.explain,
+    insight_files.inspect,
+    insight_files.verify,
+    insight_files.search,
+):
+    app.command(epilog=EPILOG)(command)

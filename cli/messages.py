@@ -25,10 +25,11 @@ VERBOSITY_VARIABLES = ("TRANSFORMERS_VERBOSITY", "HF_HUB_VERBOSITY")
 
 def show(label: str, style: str, message: str) -> None:
     """Show one line; control characters in it (a file name can hold any) are escaped."""
-    stderr.print(Text.assemble((_escaped(label), style), _escaped(message)))
+    stderr.print(Text.assemble((escaped(label), style), escaped(message)))
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Escape what isn't printable, so that a text stays on its line."""
     with contextlib.suppress(UnicodeError):
         text = printable_name(text)  # a file name's bytes, whatever the locale made of them
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -269,3 +269,53 @@ Quiet = Annotated[bool, _option("--quiet", "-q", help="Show errors only.", panel
 Verbose = Annotated[
     bool, _option("--verbose", "-v", help="Show warnings of the libraries, too.", panel=_OUTPUT)
 ]
+_SEARCH = "Search"
+_CHECK = "Check"
+
+VectorFile = Annotated[str, typer.Argument(metavar="FILE", help="Vectors that embed wrote.")]
+VectorFiles = Annotated[list[str], typer.Argument(metavar="FILE...", help="Vectors of embed.")]
+Query = Annotated[str, typer.Argument(metavar="QUERY", help="A text, or - for lines of stdin.")]
+Json = Annotated[bool, _option("--json", help="Print JSON, one object a line.", panel=_OUTPUT)]
+Maker = Annotated[
+    str | None,
+    _option(
+        "--model", "-m", help="Directory or hub id of the model that made the file.",
+        panel=_MODEL, show_default="the one that the file names",
+    ),
+]  # fmt: skip
+MadeFrom = Annotated[
+    list[str],
+    _option(
+        "--input", help="What the file was made from, where it holds no texts; repeatable.",
+        panel=_INPUT, metavar="INPUT",
+    ),
+]  # fmt: skip
+Sample = Annotated[
+    str,
+    _option("--sample", help="Rows to encode again, or all.", panel=_CHECK, metavar="N"),
+]
+Seed = Annotated[int, _option("--seed", help="Of the choice of rows.", panel=_CHECK)]
+Tolerance = Annotated[
+    float | None,
+    _option(
+        "--tolerance",
+        help="How far off a value may be, as a share of its vector's length.",
+        panel=_CHECK,
+        show_default="by the dtype that computed it: float32 1e-5",
+    ),
+]
+Top = Annotated[int, _option("--top", "-k", help="Rows to find for each query.", panel=_SEARCH)]
+Column = Annotated[
+    str | None,
+    _option(
+        "--column", help="Which vectors, where the file has several.", panel=_SEARCH,
+        metavar="NAME", show_default="the first",
+    ),
+]  # fmt: skip
+QueryPrompt = Annotated[
+    str | None,
+    _option(
+        "--prompt", help="Text put before every query.", panel=_SEARCH,
+        show_default="the one that the file's texts had",
+    ),
+]  # fmt: skip

@@ -382,8 +382,9 @@ def load_embedder(
     dtype: Dtype = "float32",
     batch_tokens: int | None = None,
     threads: int = 1,
+    padded: bool = False,
 ) -> Embedder:
-    """Load encoder and Dense layers, the encoder packed where it can be.
+    """Load encoder and Dense layers, the encoder packed where it can be and isn't to be ``padded``.
 
     Raises:
         ModelError: something of the checkpoint is missing or broken.
@@ -395,7 +396,7 @@ def load_embedder(
     )  # fmt: skip
     encoder = _load_encoder(
         checkpoint, tokenizer, recipe, device=device, dtype=dtype, batch_tokens=batch_tokens,
-        threads=threads,
+        threads=threads, padded=padded,
     )  # fmt: skip
     return Embedder(
         tokenizer,
@@ -415,9 +416,10 @@ def _load_encoder(
     dtype: Dtype,
     batch_tokens: int | None,
     threads: int,
+    padded: bool,
 ) -> Encoder:
     """Choose the packed way, or the padded one for what the packed doesn't have."""
-    reason = unsupported(checkpoint.config)
+    reason = "asked for" if padded else unsupported(checkpoint.config)
     if reason is None and not any(f.suffix == ".safetensors" for f in checkpoint.weight_files()):
         reason = "no safetensors"
     if reason is None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,12 +14,13 @@ import numpy.typing as npt
 from bertpool.embedder import Embedder, load_embedder
 from bertpool.encoder.checkpoint import Checkpoint, find_checkpoint
 from bertpool.encoder.device import Dtype, check_device_name, find_device
+from bertpool.encoder.layers import parse_layers
 from bertpool.encoder.limits import LengthLimit, length_limit
 from bertpool.encoder.recipe import Named, Reading, Recipe, make_recipe, split_names
 from bertpool.encoder.threads import default_threads
 from bertpool.encoder.tokenized import tokenize
 from bertpool.encoder.tokenizer import load_tokenizer
-from bertpool.errors import ModelError
+from bertpool.errors import ModelError, PoolingError
 
 # Of texts that are tokenized, sorted and batched together; it bounds what is held of them.
 WINDOW_ROWS = 16_384
@@ -245,30 +248,43 @@ def find_maker(
     return checkpoint
 
 
+@dataclass(frozen=True)
+class Maker:
+    """What made a file: the checkpoint, and how it was used."""
+
+    checkpoint: Checkpoint
+    recipe: Recipe
+    reading: Reading
+    limit: LengthLimit
+    stride: int | None
+
+
+def maker_of(
+    provenance: Mapping[str, Any], *, model: str | None = None, offline: bool = False
+) -> Maker:
+    """Recover all that turns a text into the vector that a file has for it.
+
+    The parameters are those of :func:`find_maker`.
+
+    Raises:
+        ModelError: the checkpoint can't be found, isn't the one, or the way isn't known.
+    """
+    try:
+        checkpoint = find_maker(provenance, model=model, offline=offline)
+        recipe, reading = recipe_of(checkpoint, provenance)
+        limit = length_limit(checkpoint, provenance["max_length"])
+        return Maker(checkpoint, recipe, reading, limit, provenance["stride"])
+    except KeyError as error:
+        raise ModelError(f"the file doesn't say what made it: {error} is missing") from error
+
+
 def recipe_of(checkpoint: Checkpoint, provenance: Mapping[str, Any]) -> tuple[Recipe, Reading]:
     """Recover the recipe that a file was made by, whatever options led to it.
 
     Raises:
-        ModelError: no options of this version do.
+        ModelError: no options of this version do, or the checkpoint's modules are others.
     """
-    strategies, layers = (
-        provenance["strategies"],
-        [_layer_name(one) for one in provenance["layers"]],
-    )
-    choices = itertools.product(
-        ("auto", strategies), (None, True, False), (None, provenance["dimensions"])
-    )
-    for strategy, normalize, dimensions in choices:
-        recipe, reading = make_recipe(
-            checkpoint,
-            strategy=strategy,
-            layer=layers,
-            exclude_special=provenance["exclude_special"],
-            prompt=provenance["prompt"],
-            normalize=normalize,
-            dimensions=dimensions,
-            note=False,
-        )
+    for recipe, reading in _possible_recipes(checkpoint, provenance):
         made = {
             "columns": list(recipe.columns),
             "strategies": list(recipe.strategies),
@@ -279,13 +295,46 @@ def recipe_of(checkpoint: Checkpoint, provenance: Mapping[str, Any]) -> tuple[Re
             "lower_case": reading.lower_case,
         }
         if all(provenance[name] == value for name, value in made.items()):
+            if checkpoint.modules_sha256(recipe.folders) != provenance["modules_sha256"]:
+                raise ModelError(
+                    f"{checkpoint.name} isn't the model that made the file: its modules differ"
+                )
             return recipe, reading
     raise ModelError("the file was made in a way that this version of bertpool doesn't know")
 
 
-def _layer_name(layers: Sequence[int]) -> str:
-    """Name layers as ``--layer`` does."""
-    if len(layers) == 1:
-        return str(layers[0])
-    consecutive = layers[-1] - layers[0] == len(layers) - 1
-    return f"last-{len(layers)}" if consecutive else "first-last"
+def _possible_recipes(
+    checkpoint: Checkpoint, provenance: Mapping[str, Any]
+) -> Iterator[tuple[Recipe, Reading]]:
+    """Yield what the options come to that may have led to a file."""
+    strategies, columns = provenance["strategies"], provenance["columns"]
+    layers = [_layer_name(one, checkpoint.num_layers, columns) for one in provenance["layers"]]
+    for strategy, normalize, dimensions in itertools.product(
+        ("auto", strategies), (None, True, False), (None, provenance["dimensions"])
+    ):
+        # What is declared may be refused where the file was made by a named strategy.
+        with contextlib.suppress(ModelError, PoolingError):
+            yield make_recipe(
+                checkpoint,
+                strategy=strategy,
+                layer=layers,
+                exclude_special=provenance["exclude_special"],
+                prompt=provenance["prompt"],
+                normalize=normalize,
+                dimensions=dimensions,
+                note=False,
+            )
+
+
+def _layer_name(layers: Sequence[int], num_layers: int, columns: Sequence[str]) -> str:
+    """Name layers as ``--layer`` did: several names may mean them, and label columns unlike."""
+    fitting = {}
+    for name in (*map(str, layers[:1]), f"last-{len(layers)}", "first-last"):
+        with contextlib.suppress(ModelError):
+            ((label, indices),) = parse_layers([name], num_layers).items()
+            if list(indices) == list(layers):
+                fitting[label] = name
+    used = [
+        name for label, name in fitting.items() if any(c.endswith(f"_{label}") for c in columns)
+    ]
+    return next(iter((*used, *fitting.values(), str(layers[0]))))

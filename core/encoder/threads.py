@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from bertpool.errors import BertpoolError
+
 MAX_THREADS = 1024  # far more than help, and more than that the thread pools refuse
 CGROUP = Path("/sys/fs/cgroup")
 TOPOLOGY = Path("/sys/devices/system/cpu")
@@ -19,6 +21,17 @@ def default_threads(*, cgroup: Path = CGROUP, topology: Path = TOPOLOGY) -> int:
     quota = cgroup_quota(cgroup)
     cores = physical_cores(allowed_cpus(), topology)
     return max(1, min(cores, int(quota))) if quota else max(1, cores)
+
+
+def chosen_threads(threads: int | None) -> int:
+    """Check a number of threads; None stands for the default.
+
+    Raises:
+        BertpoolError: it isn't possible.
+    """
+    if threads is not None and not 1 <= threads <= MAX_THREADS:
+        raise BertpoolError(f"--threads {threads}: give 1 to {MAX_THREADS}", usage=True)
+    return threads or default_threads()
 
 
 def allowed_cpus() -> set[int]:

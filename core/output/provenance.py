@@ -11,6 +11,8 @@ from typing import Any
 from bertpool.corpus.inputs import InputIdentity
 
 FORMAT_VERSION = 1
+# What provenance holds beside the settings, and the fingerprint isn't of.
+BESIDE_SETTINGS = ("format_version", "fingerprint", "inputs", "rows", "shard")
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,13 @@ def provenance_json(
         **asdict(settings),
     }
     return canonical_json(content)
+
+
+def is_unchanged(provenance: Mapping[str, Any]) -> bool:
+    """Tell whether the settings are still those that the fingerprint is of."""
+    settings = {k: v for k, v in provenance.items() if k not in BESIDE_SETTINGS}
+    digest = hashlib.sha256(canonical_json(settings).encode()).hexdigest()
+    return bool(digest == provenance["fingerprint"])
 
 
 def first_difference(made_with: Mapping[str, Any], settings: Mapping[str, Any]) -> str | None:

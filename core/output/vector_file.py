@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,32 @@ class VectorFile:
         rows: int = self.provenance["rows"]
         return rows
 
+    def recipe_columns(self) -> dict[str, str]:
+        """Map the recipe's columns to those of the file: ``.npy`` names one in the file's name.
+
+        Raises:
+            OutputError: it has none, or its name doesn't say which it holds.
+        """
+        made: list[str] = self.provenance["columns"]
+        if FORMATS[self.format_name].rows:
+            found = {name: name for name in made if name in self.columns}
+        else:
+            named = Path(self.path.stem).suffix.removeprefix(".")
+            found = {name: self.columns[0] for name in made if len(made) == 1 or name == named}
+        if not found:
+            names = ", ".join(made)
+            raise OutputError(f"{self.path}: which of {names} it holds, its name doesn't say")
+        return found
+
+    def count_rows(self) -> int:
+        """Count the rows that are there, whatever the provenance says.
+
+        Raises:
+            OutputError: the file is broken.
+        """
+        with self._broken():
+            return COUNTS[self.format_name](self)
+
     def batches(self, columns: list[str] | None = None) -> Iterator[pa.Table]:
         """Yield all rows in order, in pieces of bounded size, with the named columns.
 
@@ -55,9 +82,15 @@ class VectorFile:
             OutputError: the file is broken.
         """
         names = columns or self.schema.names
-        try:
+        with self._broken():
             yield from BATCHES[self.format_name](self, names)
-        except (pa.ArrowException, ValueError, KeyError) as error:
+
+    @contextlib.contextmanager
+    def _broken(self) -> Iterator[None]:
+        """Turn what the readers raise into one line about the file."""
+        try:
+            yield
+        except (pa.ArrowException, ValueError, KeyError, OSError) as error:
             reason = str(error).split("\n")[0]
             raise OutputError(f"{self.path}: broken: {reason}") from error
 
@@ -81,7 +114,9 @@ def open_vectors(path: Path) -> VectorFile:
         schema = SCHEMAS[name](path)
         provenance = read_provenance(path)
     except OSError as error:
-        raise OutputError(f"{path}: {error.strerror or error}", usage=True) from error
+        raise OutputError(
+            f"{error.filename or path}: {error.strerror or error}", usage=True
+        ) from error
     except (pa.ArrowException, ValueError) as error:
         reason = str(error).split("\n")[0]
         raise OutputError(f"{path}: can't be read: {reason}") from error
@@ -150,19 +185,30 @@ def _parquet_batches(file: VectorFile, names: list[str]) -> Iterator[pa.Table]:
 
 
 def _npy_batches(file: VectorFile, names: list[str]) -> Iterator[pa.Table]:
-    vectors = _npy(file.path)
     kind = file.schema.field(0).type
-    for start in range(0, len(vectors), BATCH_ROWS):
-        some = np.ascontiguousarray(vectors[start : start + BATCH_ROWS])
+    for start in range(0, len(_npy(file.path)), BATCH_ROWS):
+        # Mapped anew: what one map has read would stay in memory as long as it.
+        some = np.array(_npy(file.path)[start : start + BATCH_ROWS])
         lists = pa.FixedSizeListArray.from_arrays(pa.array(some.reshape(-1)), type=kind)
         yield pa.table([lists], schema=file.schema)
 
 
 def _arrow_batches(file: VectorFile, names: list[str]) -> Iterator[pa.Table]:
-    with pa.memory_map(os.fspath(file.path)) as source:
+    with pa.OSFile(os.fspath(file.path)) as source:
         reader = pa.ipc.open_file(source)
         for index in range(reader.num_record_batches):
             yield pa.Table.from_batches([reader.get_batch(index)]).select(names)
 
 
+def _arrow_rows(file: VectorFile) -> int:
+    with pa.memory_map(os.fspath(file.path)) as source:
+        reader = pa.ipc.open_file(source)
+        return sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
+
+
+COUNTS: dict[str, Callable[[VectorFile], int]] = {
+    "parquet": lambda file: int(pq.read_metadata(file.path).num_rows),
+    "npy": lambda file: len(_npy(file.path)),
+    "arrow": _arrow_rows,
+}
 BATCHES = {"parquet": _parquet_batches, "npy": _npy_batches, "arrow": _arrow_batches}
