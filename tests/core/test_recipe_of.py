@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from bertpool.encoder.checkpoint import find_checkpoint
 from bertpool.errors import ModelError
+from bertpool.extraction import extract
 from bertpool.model import maker_of, recipe_of
 from bertpool.output.vector_file import read_provenance
-from bertpool.pipeline import extract
 
 Tiny = Callable[[str], Path]
 Made = Callable[..., dict[str, Any]]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from bertpool.errors import OutputError
+from bertpool.extraction import extract
 from bertpool.insight.inspect import FileFacts, inspect_files
-from bertpool.pipeline import extract
 from changed_files import change_provenance, change_vectors
 
 Tiny = Callable[[str], Path]

@@ -9,10 +9,10 @@ import numpy.typing as npt
 import pytest
 import tiny_models
 from bertpool.errors import BertpoolError, CorpusError, ModelError, OutputError
+from bertpool.extraction import extract
 from bertpool.insight import search as searching
 from bertpool.insight.search import Hit, nearest, read_queries, search
 from bertpool.output.vector_file import open_vectors
-from bertpool.pipeline import extract
 from changed_files import change_vectors
 from vectors import read_vectors
 

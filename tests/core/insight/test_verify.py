@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tiny_models
 from bertpool.errors import BertpoolError, ModelError, OutputError
+from bertpool.extraction import extract
 from bertpool.insight.verify import Verification, find_bounds, parse_sample, verify
 from bertpool.merge import merge
-from bertpool.pipeline import extract
 from changed_files import Vectors, change_provenance, change_vectors
 
 Tiny = Callable[[str], Path]
