@@ -144,9 +144,19 @@ class Groups:
     def rest(self) -> Iterator[pa.Table]:
         """Yield the group that isn't full, if there are rows."""
         if self._pending:
-            # In one piece: pages, too, must not end where the rows happened to arrive.
-            yield pa.concat_tables(self._pending).combine_chunks()
+            # In one piece: pages, too, must not end where the rows happened to arrive. And always
+            # copied, as a single piece alone isn't: slices are written with what lies around them.
+            nothing = self._pending[0].slice(0, 0)
+            yield pa.concat_tables([*self._pending, nothing]).combine_chunks()
         self._pending, self._pending_bytes = [], 0
+
+
+BYTES = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+)
 
 
 def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
