@@ -20,7 +20,7 @@ def output_schema(layout: Layout, provenance: str | None = None) -> pa.Schema:
     """Build the schema, the same for every run with the same layout, empty ones too."""
     element = pa.field("element", getattr(pa, layout.dtype)(), nullable=False)
     vector = pa.list_(element, layout.width)
-    extra = {} if layout.extra is None else {field.name: field for field in layout.extra}
+    extra = {field.name: _decoded(field) for field in layout.extra or ()}
     own = extra.pop("id", None)
     fields = [
         own or pa.field("id", pa.int64(), nullable=False),
@@ -31,6 +31,12 @@ def output_schema(layout: Layout, provenance: str | None = None) -> pa.Schema:
     ]
     metadata = None if provenance is None else {METADATA_KEY: provenance}
     return pa.schema(fields, metadata=metadata)
+
+
+def _decoded(field: pa.Field) -> pa.Field:
+    """Make categories plain values: a file of Arrow has one list of them, and inputs have many."""
+    is_dictionary = pa.types.is_dictionary(field.type)
+    return field.with_type(field.type.value_type) if is_dictionary else field
 
 
 TYPES = {
@@ -67,7 +73,7 @@ def build_table(rows: EmbeddedRows, schema: pa.Schema) -> pa.Table:
             return _fixed_size_lists(rows.vectors[field.name], field.type)
         if field.name in extra:
             assert rows.extra is not None
-            return rows.extra[field.name]
+            return rows.extra[field.name].cast(field.type)
         return pa.array(own[field.name], field.type)
 
     return pa.table([column(field) for field in schema], schema=schema)
