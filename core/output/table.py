@@ -172,8 +172,32 @@ def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
         kind = field.type
         if is_vector(field):
             sizes += kind.list_size * kind.value_type.bit_width // 8
-        elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        elif any(is_kind(kind) for is_kind in BYTES):
             sizes += pc.fill_null(pc.binary_length(table[field.name]), 0).to_numpy()
         else:
             sizes += NESTED_BYTES if pa.types.is_nested(kind) else 8
     return sizes
+
+
+def times_as_text(table: pa.Table) -> pa.Table:
+    """Make texts of times, as Python has no type for fine or far ones; of durations, numbers."""
+    fields = [field.with_type(_without_times(field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields))
+
+
+def _without_times(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_duration(kind):
+        return pa.int64()
+    if pa.types.is_temporal(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_times(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_without_times(kind.key_type), _without_times(kind.item_type))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        make = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return make(kind.value_field.with_type(_without_times(kind.value_type)))
+    if pa.types.is_fixed_size_list(kind):
+        inner = kind.value_field.with_type(_without_times(kind.value_type))
+        return pa.list_(inner, kind.list_size)
+    return kind
