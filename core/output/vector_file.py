@@ -18,6 +18,7 @@ from bertpool.output.rows import Floats, Rows
 from bertpool.output.table import METADATA_KEY, StoredRows, is_vector
 
 BATCH_ROWS = 4096  # of a piece of .npy
+MAGIC_PREFIX = np.lib.format.MAGIC_PREFIX
 NOT_OURS = "no vectors of bertpool: it has no provenance"
 
 
@@ -57,7 +58,7 @@ class VectorFile:
         names = columns or self.schema.names
         try:
             yield from BATCHES[self.format_name](self, names)
-        except (pa.ArrowException, ValueError, KeyError) as error:
+        except (pa.ArrowException, OSError, ValueError, KeyError) as error:
             reason = str(error).split("\n")[0]
             raise OutputError(f"{self.path}: broken: {reason}") from error
 
@@ -116,6 +117,9 @@ def _vector_field(name: str, vectors: Floats) -> pa.Field:
 
 
 def _npy(path: Path) -> Floats:
+    with path.open("rb") as file:
+        if file.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
+            raise ValueError("not an .npy file")
     vectors: Floats = np.load(path, mmap_mode="r", allow_pickle=False)
     if vectors.ndim != 2 or vectors.dtype.kind != "f":
         raise ValueError(f"an array of shape {vectors.shape}, not (rows, dimensions)")
