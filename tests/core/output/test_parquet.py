@@ -18,7 +18,7 @@ import pytest
 from bertpool.output.parquet import ParquetWriter
 from bertpool.output.rows import EmbeddedRows, Layout
 from bertpool.output.table import GROUP_BYTES
-from rows import LAYOUT, make_rows, write_rows
+from rows import KEPT, LAYOUT, make_rows, write_rows
 from vectors import read_vectors
 
 Dtype = Literal["float32", "float16"]
@@ -261,3 +261,65 @@ def _texts_with_duckdb(path: Path) -> list[str]:
 def test_texts_read_back_equal_in_every_reader(tmp_path: Path, reader: Any) -> None:
     rows = make_rows(30)
     assert reader(write(tmp_path / "f.parquet", LAYOUT, rows)) == rows.texts
+
+
+def kept_file(folder: Path) -> Path:
+    layout = replace(LAYOUT, extra=KEPT.schema)
+    return write(folder / "f.parquet", layout, make_rows(3, extra=KEPT))
+
+
+def test_kept_columns_read_back_with_their_types(tmp_path: Path) -> None:
+    table = pq.read_table(kept_file(tmp_path)).select(KEPT.column_names)
+    assert table.replace_schema_metadata().equals(KEPT)
+
+
+def test_polars_reads_kept_columns_with_their_types(tmp_path: Path) -> None:
+    frame = pl.read_parquet(kept_file(tmp_path)).select(KEPT.column_names)
+    assert [frame[name].to_list() for name in ("int", "list", "struct")] == [
+        KEPT["int"].to_pylist(),
+        KEPT["list"].to_pylist(),
+        KEPT["struct"].to_pylist(),
+    ]
+    assert frame["time"].dtype == pl.Datetime("us")
+    assert frame["decimal"].to_list() == KEPT["decimal"].to_pylist()
+
+
+def test_pandas_reads_kept_columns_with_their_types(tmp_path: Path) -> None:
+    frame = pd.read_parquet(kept_file(tmp_path), dtype_backend="numpy_nullable")
+    assert frame["int"].tolist() == [1, pd.NA, 2**62]
+    assert frame["bool"].tolist() == [True, pd.NA, False]
+    assert frame["time"][0] == pd.Timestamp("2024-02-29 12:30")
+    assert frame["list"][0].tolist() == [1, 2]
+
+
+def test_duckdb_reads_kept_columns_with_their_types(tmp_path: Path) -> None:
+    names = ", ".join(f'"{name}"' for name in KEPT.column_names)
+    query = f"SELECT {names} FROM '{kept_file(tmp_path)}'"
+    found = duckdb.connect().execute(query).fetchall()
+    expected = [tuple(row.values()) for row in KEPT.to_pylist()]
+    assert found == expected
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.int64(), pa.decimal128(12, 2)], ids=str)
+def test_an_id_column_takes_the_place_of_row_numbers(tmp_path: Path, kind: pa.DataType) -> None:
+    extra = pa.table({"id": pa.array([7, None, 8], pa.int32()).cast(kind)})
+    layout = replace(LAYOUT, extra=extra.schema)
+    table = pq.read_table(write(tmp_path / "f.parquet", layout, make_rows(3, extra=extra)))
+    assert table.schema.field("id").type == kind
+    assert table["id"].to_pylist() == extra["id"].to_pylist()
+
+
+@pytest.mark.parametrize("sizes", [[1, 1, 1], [3], [2, 1]], ids=str)
+def test_kept_columns_give_the_same_bytes_however_they_arrive(
+    tmp_path: Path, sizes: list[int]
+) -> None:
+    layout = replace(LAYOUT, extra=KEPT.schema)
+    whole = kept_file(tmp_path).read_bytes()
+    path = write(tmp_path / "p.parquet", layout, make_rows(3, extra=KEPT), sizes)
+    assert path.read_bytes() == whole
+
+
+def test_second_texts_are_a_column(tmp_path: Path) -> None:
+    rows = make_rows(3)
+    path = write(tmp_path / "f.parquet", replace(LAYOUT, pair=True), rows)
+    assert pq.read_table(path)["pair"].to_pylist() == rows.pairs
