@@ -198,6 +198,8 @@ class PartedOutput:
 
     def remove(self) -> None:
         """Remove the folder, once the output is in place; no other run can have it before."""
+        if self._lock is None:
+            return
         with contextlib.suppress(OSError):
             for file in self.folder.iterdir():
                 if file.name != LOCK:
@@ -208,6 +210,8 @@ class PartedOutput:
 
     def keep(self) -> Kept | None:
         """Leave the folder for the next run if it holds a window, and say what is kept."""
+        if self._lock is None:
+            return None
         with contextlib.suppress(OSError):
             if not self._clean_up():
                 self.remove()
@@ -231,11 +235,9 @@ class PartedOutput:
     def _take_lock(self) -> None:
         path = self.folder / LOCK
         while self._lock is None:
-            self.folder.mkdir(exist_ok=True)
-            try:
-                lock = path.open("wb")
-            except FileNotFoundError:
-                continue  # a run that just ended has removed the folder
+            lock = self._open_lock()
+            if lock is None:
+                continue
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -249,6 +251,17 @@ class PartedOutput:
                 self._lock = lock
             else:
                 lock.close()
+
+    def _open_lock(self) -> BinaryIO | None:
+        """Open the lock in the folder; None where a run that just ended has removed that."""
+        with contextlib.suppress(FileExistsError):
+            self.folder.mkdir()
+        try:
+            return (self.folder / LOCK).open("wb")
+        except FileNotFoundError:
+            if self.folder.is_symlink():
+                raise
+            return None
 
     def _let_go(self) -> None:
         if self._lock is not None:
