@@ -10,6 +10,7 @@ import pyarrow as pa
 from bertpool.errors import OutputError
 from bertpool.output.destination import find_destination
 from bertpool.output.finished import write_output
+from bertpool.output.formats import format_of
 from bertpool.output.provenance import canonical_json, first_difference
 from bertpool.output.rows import OWN_COLUMNS, Layout, Rows
 from bertpool.output.table import is_vector
@@ -35,9 +36,10 @@ def merge(parts: Sequence[str], *, output: str, force: bool = False) -> int:
     """
     files = [open_vectors(Path(part)) for part in parts]
     shards = _in_order(files)
-    destination = find_destination(
-        output, parts, columns=shards[0].columns, output_format=shards[0].format_name, force=force
-    )
+    kind = shards[0].format_name
+    if format_of(Path(output)) != kind:
+        raise OutputError(f"--output {output}: the shards are .{kind}; end it in that", usage=True)
+    destination = find_destination(output, parts, columns=shards[0].columns, force=force)
     provenance = {k: v for k, v in shards[0].provenance.items() if k not in OF_A_SHARD}
     rows = sum(file.rows for file in shards)
     write_output(
@@ -51,7 +53,12 @@ def merge(parts: Sequence[str], *, output: str, force: bool = False) -> int:
 
 def _rows(shards: Sequence[VectorFile]) -> Iterator[Rows]:
     for file in shards:
-        yield from file.stored_rows()
+        found = 0
+        for some in file.stored_rows():
+            found += len(some)
+            yield some
+        if found != file.rows:
+            raise OutputError(f"{file.path}: holds {found} rows, and {file.rows} by its metadata")
 
 
 def _in_order(files: Sequence[VectorFile]) -> list[VectorFile]:

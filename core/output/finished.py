@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
 from bertpool.output.atomic import AtomicFile, mapped_errors
 from bertpool.output.destination import Destination, Target
+from bertpool.output.provenance import canonical_json
 from bertpool.output.rejects import RejectsFile
 from bertpool.output.rows import Layout, Rows, Writer
 
@@ -37,12 +39,18 @@ class OutputFile:
         """Start the file and write its sidecar."""
         self._writer = self._format.open_writer(self._file.stream, self._layout, provenance)
         if self._sidecar is not None:
-            self._sidecar.stream.write(f"{provenance}\n".encode())
+            self._sidecar.stream.write(f"{self._of_column(provenance)}\n".encode())
 
     def write(self, rows: Rows) -> None:
         """Append rows."""
         assert self._writer is not None
         self._writer.write(rows)
+
+    def _of_column(self, provenance: str) -> str:
+        """Say which column the file holds, where only its name would tell."""
+        if self._column is None:
+            return provenance
+        return canonical_json({**json.loads(provenance), "column": self._column})
 
     def finish(self) -> None:
         """Get everything onto the disk."""

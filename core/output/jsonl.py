@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from bertpool.output.rows import Layout, Rows
-from bertpool.output.table import is_vector, output_schema
+from bertpool.output.table import is_vector, output_schema, times_as_text
 
 
 class JsonlWriter:
@@ -46,18 +47,30 @@ def _json_column(table: pa.Table, field: pa.Field) -> Iterator[str]:
         return _json_vectors(table[field.name].combine_chunks())
     if field.name == "token_embeddings":
         return _json_token_vectors(table[field.name].combine_chunks())
-    column = table[field.name]
-    if pa.types.is_floating(field.type):
-        column = pc.if_else(pc.is_finite(column), column, None)  # JSON has no NaN
-    return (
-        json.dumps(value, ensure_ascii=False, default=_json_value) for value in column.to_pylist()
-    )
+    values: list[object] = times_as_text(table.select([field.name]))[0].to_pylist()
+    if pa.types.is_floating(field.type) or pa.types.is_nested(field.type):
+        values = [_without_nan(value) for value in values]
+    return (json.dumps(value, ensure_ascii=False, default=_json_value) for value in values)
+
+
+def _without_nan(value: object) -> object:
+    """Put null for NaN and infinity, which JSON hasn't."""
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {name: _without_nan(one) for name, one in value.items()}
+        case list() | tuple():
+            return [_without_nan(one) for one in value]
+        case _:
+            return value
 
 
 def _json_vectors(vectors: pa.FixedSizeListArray) -> Iterator[str]:
     """Print numbers by Arrow, which finds the shortest digits, far faster than a loop would."""
-    numbers = pc.cast(vectors.flatten(), pa.float32())
-    digits: list[str] = pc.cast(numbers, pa.string()).to_pylist()
+    numbers = pc.cast(pc.cast(vectors.flatten(), pa.float32()), pa.string())
+    # An integer has no negative zero, and what has no point is read as an integer.
+    digits: list[str] = pc.if_else(pc.equal(numbers, "-0"), "-0.0", numbers).to_pylist()
     width = vectors.type.list_size
     return (
         f"[{', '.join(digits[start : start + width])}]" for start in range(0, len(digits), width)
@@ -72,5 +85,5 @@ def _json_token_vectors(texts: pa.ListArray) -> Iterator[str]:
 
 
 def _json_value(value: object) -> str:
-    """Write what JSON has no type for: bytes as base64, times and decimals as text."""
+    """Write what JSON has no type for: bytes as base64, decimals as text."""
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

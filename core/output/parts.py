@@ -12,7 +12,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -68,22 +67,24 @@ class PartedOutput:
             OutputError: another run has it; or it holds parts, and neither ``resume`` nor
                 ``force`` says what to do with them.
         """
-        with mapped_errors(self.folder):
+        with mapped_errors(self.folder), contextlib.ExitStack() as refused:
             self._take_lock()
+            refused.callback(self._let_go)
             found = self._clean_up()
-            if found and force:
+            if found and not resume and not force:
+                raise OutputError(
+                    f"{self.folder}: holds {len(found)} finished windows of an unfinished run; "
+                    "pass --resume to go on from them, or --force to start afresh",
+                    usage=True,
+                )
+            if force:
                 for part in found:
                     part.unlink()
-                (self.folder / MANIFEST).unlink(missing_ok=True)
                 found = []
-        if found and not resume:
-            self._let_go()
-            raise OutputError(
-                f"{self.folder}: holds {len(found)} finished windows of an unfinished run; "
-                "pass --resume to go on from them, or --force to start afresh",
-                usage=True,
-            )
-        self._rows_kept = sum(int(read_metadata(part)[ROWS_KEY]) for part in found)
+            if not found:  # what an older run noted of its settings says nothing of this one's
+                (self.folder / MANIFEST).unlink(missing_ok=True)
+            self._rows_kept = sum(int(read_metadata(part)[ROWS_KEY]) for part in found)
+            refused.pop_all()
         if resume:
             # What stands at the paths is this run's own, put there before it was interrupted.
             self._destination = replace(self._destination, replace=True)
@@ -196,12 +197,21 @@ class PartedOutput:
                 yield StoredRows(pa.ipc.open_file(source).read_all())
 
     def remove(self) -> None:
-        """Remove the folder, once the output is in place."""
+        """Remove the folder, once the output is in place; no other run can have it before."""
+        if self._lock is None:
+            return
+        with contextlib.suppress(OSError):
+            for file in self.folder.iterdir():
+                if file.name != LOCK:
+                    file.unlink()
+            (self.folder / LOCK).unlink()
+            self.folder.rmdir()
         self._let_go()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def keep(self) -> Kept | None:
         """Leave the folder for the next run if it holds a window, and say what is kept."""
+        if self._lock is None:
+            return None
         with contextlib.suppress(OSError):
             if not self._clean_up():
                 self.remove()
@@ -225,8 +235,9 @@ class PartedOutput:
     def _take_lock(self) -> None:
         path = self.folder / LOCK
         while self._lock is None:
-            self.folder.mkdir(exist_ok=True)
-            lock = path.open("wb")
+            lock = self._open_lock()
+            if lock is None:
+                continue
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -236,15 +247,33 @@ class PartedOutput:
                 self._lock = lock
                 return
             # A run that just ended may have removed the folder meanwhile, lock and all.
-            if path.exists() and os.path.samestat(path.stat(), os.fstat(lock.fileno())):
+            if _is_at(path, lock):
                 self._lock = lock
             else:
                 lock.close()
+
+    def _open_lock(self) -> BinaryIO | None:
+        """Open the lock in the folder; None where a run that just ended has removed that."""
+        with contextlib.suppress(FileExistsError):
+            self.folder.mkdir()
+        try:
+            return (self.folder / LOCK).open("wb")
+        except FileNotFoundError:
+            if self.folder.is_symlink():
+                raise
+            return None
 
     def _let_go(self) -> None:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+
+def _is_at(path: Path, file: BinaryIO) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 def window_digest(window: Window) -> str:
@@ -257,7 +286,10 @@ def window_digest(window: Window) -> str:
     for numbers in (window.rows, window.lines):
         digest.update(np.asarray(numbers, dtype=np.int64).tobytes())
     if window.extra is not None:
-        digest.update(repr(window.extra.to_pydict()).encode("utf-8", "surrogatepass"))
+        from bertpool.output.table import times_as_text
+
+        values = times_as_text(window.extra).to_pydict()
+        digest.update(repr(values).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 
@@ -272,10 +304,10 @@ def read_metadata(part: Path) -> dict[bytes, bytes]:
     with mapped_errors(part):
         try:
             with pa.memory_map(os.fspath(part)) as source:
-                metadata: dict[bytes, bytes] = pa.ipc.open_file(source).schema.metadata
-        except pa.ArrowInvalid as error:
+                metadata: dict[bytes, bytes] = pa.ipc.open_file(source).schema.metadata or {}
+            return {key: metadata[key] for key in (DIGEST_KEY, COUNTS_KEY, ROWS_KEY)}
+        except (pa.ArrowInvalid, KeyError) as error:
             raise OutputError(f"{part}: broken; pass --force to start afresh") from error
-    return metadata
 
 
 def _read_manifest(manifest: Path) -> dict[str, Any]:

@@ -83,11 +83,10 @@ class StdoutOutput:
         """Let go of everything."""
         if self._writer is not None:
             self._writer.abort()
-        with contextlib.suppress(OSError, ValueError):
-            if self._stream is not None:
-                self._stream.close()
-            if self._stdout is not None:
-                self._stdout.close()
+        for file in (self._stream, self._stdout):
+            with contextlib.suppress(OSError, ValueError):  # what a gone reader can't be given
+                if file is not None:
+                    file.close()
 
     def keep(self) -> None:
         """Let go of everything: what stdout has got it has, and nothing is kept here."""

@@ -20,7 +20,7 @@ def output_schema(layout: Layout, provenance: str | None = None) -> pa.Schema:
     """Build the schema, the same for every run with the same layout, empty ones too."""
     element = pa.field("element", getattr(pa, layout.dtype)(), nullable=False)
     vector = pa.list_(element, layout.width)
-    extra = {} if layout.extra is None else {field.name: field for field in layout.extra}
+    extra = {field.name: _decoded(field) for field in layout.extra or ()}
     own = extra.pop("id", None)
     fields = [
         own or pa.field("id", pa.int64(), nullable=False),
@@ -36,6 +36,12 @@ def output_schema(layout: Layout, provenance: str | None = None) -> pa.Schema:
         fields.append(pa.field("token_embeddings", vectors, nullable=False))
     metadata = None if provenance is None else {METADATA_KEY: provenance}
     return pa.schema(fields, metadata=metadata)
+
+
+def _decoded(field: pa.Field) -> pa.Field:
+    """Make categories plain values: a file of Arrow has one list of them, and inputs have many."""
+    is_dictionary = pa.types.is_dictionary(field.type)
+    return field.with_type(field.type.value_type) if is_dictionary else field
 
 
 TYPES = {
@@ -73,7 +79,7 @@ def build_table(rows: EmbeddedRows, schema: pa.Schema) -> pa.Table:
             return _fixed_size_lists(rows.vectors[field.name], field.type)
         if field.name in extra:
             assert rows.extra is not None
-            return rows.extra[field.name]
+            return rows.extra[field.name].cast(field.type)
         if field.name == "token_embeddings":
             assert rows.token_vectors is not None
             return _lists_of_vectors(rows.token_vectors, field.type)
@@ -162,9 +168,19 @@ class Groups:
     def rest(self) -> Iterator[pa.Table]:
         """Yield the group that isn't full, if there are rows."""
         if self._pending:
-            # In one piece: pages, too, must not end where the rows happened to arrive.
-            yield pa.concat_tables(self._pending).combine_chunks()
+            # In one piece: pages, too, must not end where the rows happened to arrive. And always
+            # copied, as a single piece alone isn't: slices are written with what lies around them.
+            nothing = self._pending[0].slice(0, 0)
+            yield pa.concat_tables([*self._pending, nothing]).combine_chunks()
         self._pending, self._pending_bytes = [], 0
+
+
+BYTES = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+)
 
 
 def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
@@ -178,8 +194,32 @@ def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
             vector = kind.value_type
             each = vector.list_size * vector.value_type.bit_width // 8 + ROW_OVERHEAD_BYTES
             sizes += pc.list_value_length(table[field.name]).to_numpy() * each
-        elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        elif any(is_kind(kind) for is_kind in BYTES):
             sizes += pc.fill_null(pc.binary_length(table[field.name]), 0).to_numpy()
         else:
             sizes += NESTED_BYTES if pa.types.is_nested(kind) else 8
     return sizes
+
+
+def times_as_text(table: pa.Table) -> pa.Table:
+    """Make texts of times, as Python has no type for fine or far ones; of durations, numbers."""
+    fields = [field.with_type(_without_times(field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields))
+
+
+def _without_times(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_duration(kind):
+        return pa.int64()
+    if pa.types.is_temporal(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_times(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_without_times(kind.key_type), _without_times(kind.item_type))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        make = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return make(kind.value_field.with_type(_without_times(kind.value_type)))
+    if pa.types.is_fixed_size_list(kind):
+        inner = kind.value_field.with_type(_without_times(kind.value_type))
+        return pa.list_(inner, kind.list_size)
+    return kind

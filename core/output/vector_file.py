@@ -19,6 +19,7 @@ from bertpool.output.rows import Floats, Rows
 from bertpool.output.table import METADATA_KEY, StoredRows, is_vector
 
 BATCH_ROWS = 4096  # of a piece of .npy
+MAGIC_PREFIX = np.lib.format.MAGIC_PREFIX
 NOT_OURS = "no vectors of bertpool: it has no provenance"
 
 
@@ -151,6 +152,9 @@ def _vector_field(name: str, vectors: Floats) -> pa.Field:
 
 
 def _npy(path: Path) -> Floats:
+    with path.open("rb") as file:
+        if file.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
+            raise ValueError("not an .npy file")
     vectors: Floats = np.load(path, mmap_mode="r", allow_pickle=False)
     if vectors.ndim != 2 or vectors.dtype.kind != "f":
         raise ValueError(f"an array of shape {vectors.shape}, not (rows, dimensions)")

@@ -2,57 +2,24 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
+import pty
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from bertpool.errors import OutputError
-from bertpool.output.destination import (
-    AtomicFile,
-    check_target,
-    find_destination,
-    open_output,
-    write_atomic,
-)
-from bertpool.output.rows import Layout, Rows
-from vectors import read_vectors
+from bertpool.output.destination import Destination, check_target, find_destination
+from bertpool.sharding import Shard
+from faults import without_privilege
+from rows import FORMATS, content
 
-NOBODY = 65534
-LAYOUT = Layout(("embedding",), 32, "float32", text=True, source=False, line=False)
-SUFFIXES = [".parquet", ".npy"]
-
-
-@contextlib.contextmanager
-def without_privilege() -> Iterator[None]:
-    """Run a block as a user whom file permissions bind; root may read and write everything."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.setresuid(NOBODY, NOBODY, 0)
-    try:
-        yield
-    finally:
-        os.setresuid(0, 0, 0)
-
-
-@contextlib.contextmanager
-def files_limited_to(size: int) -> Iterator[None]:
-    """Run a block in which no file may grow past a size, as on a disk that fills up."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+SUFFIXES = [f".{name}" for name in FORMATS]
+SIDECARS = {"npy", "jsonl"}
 
 
 @pytest.fixture
@@ -71,45 +38,36 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-def make_rows(count: int) -> Rows:
-    numbers = np.arange(count, dtype=np.int64)
-    vectors = np.random.default_rng(count).standard_normal((count, 32), dtype=np.float32)
-    return Rows(
-        ids=numbers,
-        texts=[f"hello {i}" for i in range(count)],
-        sources=["a.txt"] * count,
-        lines=numbers,
-        n_tokens=numbers.astype(np.int32),
-        truncated=numbers < 0,
-        vectors={"embedding": vectors},
-    )
+@contextlib.contextmanager
+def terminal() -> Iterator[None]:
+    """Put a terminal in stdout's place."""
+    before = os.dup(1)
+    master, slave = pty.openpty()
+    os.dup2(slave, 1)
+    try:
+        yield
+    finally:
+        os.dup2(before, 1)
+        for descriptor in (before, master, slave):
+            os.close(descriptor)
 
 
-def write(path: Path, rows: Rows, provenance: str = "{}", *, force: bool = False) -> None:
-    with open_output(find_destination(str(path), [], force=force), LAYOUT) as output:
-        output.write(rows)
-        output.commit(provenance)
-
-
-def fail_amid(path: Path, error: type[BaseException], *, force: bool = False) -> None:
-    """Raise an error when rows are written and not yet committed."""
-    with open_output(find_destination(str(path), [], force=force), LAYOUT) as output:
-        output.write(make_rows(100))
-        raise error
-
-
-def refusal(output: Path | str | None, *inputs: Path | str, force: bool = False) -> str:
+def find(
+    output: Path | str | None,
+    *inputs: Path | str,
+    columns: tuple[str, ...] = ("embedding",),
+    **options: Any,
+) -> Destination:
     name = None if output is None else str(output)
+    return find_destination(name, [str(one) for one in inputs], columns=columns, **options)
+
+
+def refusal(output: Path | str | None, *inputs: Path | str, **options: Any) -> str:
     with pytest.raises(OutputError) as caught:
-        find_destination(name, [str(one) for one in inputs], force=force)
+        find(output, *inputs, **options)
     assert caught.value.exit_code == 2
     assert "\n" not in str(caught.value)
     return str(caught.value)
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    """Return every file below a folder, hidden ones too."""
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 @pytest.mark.parametrize(
@@ -120,13 +78,22 @@ def content(folder: Path) -> dict[str, bytes]:
         ("notes.v2.txt", "notes.v2.parquet"),
         (".hidden", ".hidden.parquet"),
         ("a b é.txt", "a b é.parquet"),
+        ("notes.txt.gz", "notes.parquet"),
+        ("notes.jsonl.ZST", "notes.parquet"),
+        ("notes.csv.bz2", "notes.parquet"),
+        ("notes.xz", "notes.parquet"),
+        ("x.parquet", "x.vectors.parquet"),
+        ("x.PARQUET", "x.vectors.parquet"),
+        ("d", "d.parquet"),
+        ("d/", "d.parquet"),
+        ("d/../notes.txt", "notes.parquet"),
     ],
 )
 def test_without_a_name_the_output_lies_beside_the_input(
     tmp_path: Path, name: str, beside: str
 ) -> None:
-    destination = find_destination(None, [str(tmp_path / name)], force=False)
-    assert destination.path == tmp_path / beside
+    (tmp_path / "d").mkdir()
+    assert find(None, f"{tmp_path}/{name}").path == tmp_path / beside
 
 
 @pytest.mark.parametrize("inputs", [["a.txt", "b.txt"], ["-"], ["a.txt", "-"]])
@@ -134,7 +101,7 @@ def test_several_inputs_or_stdin_need_a_named_output(inputs: list[str]) -> None:
     assert "--output" in refusal(None, *inputs)
 
 
-@pytest.mark.parametrize("name", ["vec", "vec.bin", "vec.npz", "-", ".parquet", "vec.parquet.gz"])
+@pytest.mark.parametrize("name", ["vec", "vec.bin", "vec.npz", ".parquet", "vec.parquet.gz"])
 def test_an_unknown_suffix_is_refused_and_the_known_ones_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -142,13 +109,6 @@ def test_an_unknown_suffix_is_refused_and_the_known_ones_named(
     message = refusal(name)
     assert ".parquet" in message
     assert ".npy" in message
-
-
-@pytest.mark.parametrize("name", ["v.npy", "v.NPY", "v.parquet", "v.PARQUET", "a.b.npy"])
-def test_exactly_the_named_file_is_written(tmp_path: Path, name: str) -> None:
-    write(tmp_path / name, make_rows(3))
-    sidecar = {name + ".json"} if name.lower().endswith(".npy") else set()
-    assert set(content(tmp_path)) == {name} | sidecar
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -162,7 +122,7 @@ def test_an_existing_output_is_refused_and_force_named(tmp_path: Path, suffix: s
 def test_an_existing_output_passes_under_force(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"v{suffix}"
     path.touch()
-    assert find_destination(str(path), [], force=True).path == path
+    assert find(path, force=True).path == path
 
 
 def test_an_existing_sidecar_is_refused(tmp_path: Path) -> None:
@@ -221,12 +181,6 @@ def test_a_name_too_long_for_the_file_system_is_refused(tmp_path: Path) -> None:
     assert "too long" in refusal(tmp_path / f"{'x' * 300}.npy").lower()
 
 
-def test_a_name_as_long_as_the_file_system_allows_is_written(tmp_path: Path) -> None:
-    name = "x" * 247 + ".parquet"
-    write(tmp_path / name, make_rows(1))
-    assert set(content(tmp_path)) == {name}
-
-
 @pytest.mark.parametrize("force", [False, True])
 @pytest.mark.parametrize("way", ["same", "dots", "link", "hard link", "folder link"])
 def test_an_output_that_is_an_input_by_any_name_is_refused(
@@ -263,7 +217,7 @@ def test_an_output_that_differs_from_the_input_by_case_alone_is_another_file_whe
     if (tmp_path / "v.npy").exists():  # the file system ignores case
         assert "is an input" in refusal(tmp_path / "v.npy", tmp_path / "V.npy", force=True)
     else:
-        find_destination(str(tmp_path / "v.npy"), [str(tmp_path / "V.npy")], force=False)
+        find(tmp_path / "v.npy", tmp_path / "V.npy")
 
 
 def test_checking_a_target_writes_nothing(tmp_path: Path) -> None:
@@ -271,186 +225,185 @@ def test_checking_a_target_writes_nothing(tmp_path: Path) -> None:
     assert content(tmp_path) == {}
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_before_the_commit_nothing_stands_at_the_path(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"v{suffix}"
-    with open_output(find_destination(str(path), [], force=False), LAYOUT) as output:
-        output.write(make_rows(100))
-        assert not path.exists()
-        assert [p for p in tmp_path.iterdir() if not p.name.startswith(".")] == []
-        output.commit("{}")
-    assert path.exists()
-
-
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_run_that_fails_leaves_nothing_behind(
-    tmp_path: Path, suffix: str, error: type[BaseException]
+@pytest.mark.parametrize("name", [".", "..", "./", "d/..", "d/../..", "/"])
+def test_a_directory_without_a_name_of_its_own_needs_a_named_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    with pytest.raises(error):
-        fail_amid(tmp_path / f"v{suffix}", error)
-    assert content(tmp_path) == {}
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_run_that_fails_leaves_the_old_output_as_it_was(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"v{suffix}"
-    write(path, make_rows(3))
-    before = content(tmp_path)
-    with pytest.raises(ZeroDivisionError):
-        fail_amid(path, ZeroDivisionError, force=True)
-    assert content(tmp_path) == before
-
-
-# 2,000 bytes hold the sidecar and not 20 vectors, which stay in a buffer until the commit; in
-# 4,000,000 bytes the disk fills while rows are written; in 0 it was full from the start.
-@pytest.mark.parametrize(("room", "count"), [(2000, 20), (4_000_000, 60_000), (0, 20), (0, 0)])
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_full_disk_is_an_error_of_one_line_and_leaves_nothing_behind(
-    tmp_path: Path, suffix: str, room: int, count: int
-) -> None:
-    path = tmp_path / f"v{suffix}"
-    with files_limited_to(room), pytest.raises(OutputError) as caught:
-        write(path, make_rows(count), "x" * 1000)
-    assert str(caught.value) == f"{path}: File too large; no vectors were written"
-    assert caught.value.exit_code == 1
-    assert content(tmp_path) == {}
-
-
-@pytest.mark.parametrize(("room", "count"), [(2000, 20), (4_000_000, 60_000)])
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_full_disk_leaves_the_old_output_and_its_sidecar_as_they_were(
-    tmp_path: Path, suffix: str, room: int, count: int
-) -> None:
-    path = tmp_path / f"v{suffix}"
-    write(path, make_rows(3), "old")
-    before = content(tmp_path)
-    with files_limited_to(room), pytest.raises(OutputError):
-        write(path, make_rows(count), "x" * 1000, force=True)
-    assert content(tmp_path) == before
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_commit_that_fails_leaves_nothing_behind(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"v{suffix}"
-    with open_output(find_destination(str(path), [], force=False), LAYOUT) as output:
-        output.write(make_rows(3))
-        path.mkdir()  # what the file can't be renamed onto
-        with pytest.raises(OutputError, match="no vectors were written"):
-            output.commit("{}")
-    assert content(tmp_path) == {}
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_writer_that_cannot_be_opened_leaves_nothing_behind(tmp_path: Path, suffix: str) -> None:
-    impossible: Any = "float99"
-    destination = find_destination(str(tmp_path / f"v{suffix}"), [], force=False)
-    with pytest.raises((AttributeError, TypeError)):
-        open_output(destination, replace(LAYOUT, dtype=impossible)).__enter__()
-    assert content(tmp_path) == {}
-
-
-def test_a_folder_that_vanished_is_an_error_of_one_line(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
-    destination = find_destination(str(tmp_path / "d" / "v.npy"), [], force=False)
-    (tmp_path / "d").rmdir()
-    with pytest.raises(OutputError, match="no vectors were written"):
-        open_output(destination, LAYOUT).__enter__()
+    monkeypatch.chdir(tmp_path)
+    assert "--output" in refusal(None, name)
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_shorter_rerun_replaces_the_file_whole(tmp_path: Path, suffix: str) -> None:
-    path, fresh = tmp_path / f"v{suffix}", tmp_path / f"fresh{suffix}"
-    write(path, make_rows(1000))
-    write(path, make_rows(10), force=True)
-    write(fresh, make_rows(10))
-    assert path.read_bytes() == fresh.read_bytes()
+def test_the_default_output_is_refused_where_it_exists(source: Path) -> None:
+    source.with_suffix(".parquet").touch()
+    assert "notes.parquet: exists" in refusal(None, source)
 
 
-@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_files_get_the_mode_that_the_umask_leaves(tmp_path: Path, suffix: str, umask: int) -> None:
-    before = os.umask(umask)
-    try:
-        write(tmp_path / f"v{suffix}", make_rows(1))
-    finally:
-        os.umask(before)
-    modes = {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
-    assert modes == {0o666 & ~umask}
-
-
-@pytest.mark.parametrize("exists", [True, False])
-def test_a_link_at_the_path_keeps_pointing_and_its_target_is_written(
-    tmp_path: Path, exists: bool
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("way", ["straight", "deeper", "dots", "link", "input is a link"])
+def test_an_output_inside_an_input_directory_is_refused(
+    tmp_path: Path, way: str, force: bool
 ) -> None:
+    (tmp_path / "d" / "e").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("d")
+    output = {
+        "straight": tmp_path / "d" / "v.parquet",
+        "deeper": tmp_path / "d" / "e" / "v.parquet",
+        "dots": tmp_path / "d" / ".." / "d" / "v.parquet",
+        "link": tmp_path / "link" / "v.parquet",
+        "input is a link": tmp_path / "d" / "v.parquet",
+    }[way]
+    folder = tmp_path / ("link" if way == "input is a link" else "d")
+    assert "is inside the input" in refusal(output, folder, force=force)
+
+
+def test_a_link_outside_that_points_into_an_input_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "v.parquet").symlink_to(tmp_path / "d" / "v.parquet")
+    assert "is inside the input" in refusal(tmp_path / "v.parquet", tmp_path / "d")
+
+
+def test_an_output_beside_an_input_directory_with_the_same_start_passes(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    path = tmp_path / "d.parquet"
+    assert find(path, tmp_path / "d").path == path
+
+
+def test_a_name_too_long_for_the_rejects_alone_is_refused(tmp_path: Path) -> None:
+    name = "x" * 247 + ".parquet"
+    assert find(tmp_path / name).path == tmp_path / name
+    assert "too long" in refusal(tmp_path / name, rejects=True).lower()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_format_overrules_the_suffix(tmp_path: Path, name: Any) -> None:
+    found = find(tmp_path / "v.bin", output_format=name)
+    assert found.format_name == name
+    assert found.path == tmp_path / "v.bin"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_format_has_a_sidecar_where_the_file_cannot_hold_the_provenance(
+    tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / f"v.{name}"
+    sidecar = [tmp_path / f"v.{name}.json"] if name in SIDECARS else []
+    assert list(find(path).files) == [path, *sidecar]
+
+
+def test_npy_gets_a_file_and_a_sidecar_for_each_of_several_columns(tmp_path: Path) -> None:
+    found = find(tmp_path / "v.npy", columns=("mean", "cls"))
+    names = ["v.mean.npy", "v.mean.npy.json", "v.cls.npy", "v.cls.npy.json"]
+    assert [file.name for file in found.files] == names
+    assert [target.column for target in found.targets] == ["mean", "cls"]
+
+
+@pytest.mark.parametrize("name", ["v.parquet", "v.arrow"])
+def test_other_formats_hold_several_columns_in_one_file(tmp_path: Path, name: str) -> None:
+    (target,) = find(tmp_path / name, columns=("mean", "cls")).targets
+    assert target.path == tmp_path / name
+    assert target.column is None
+
+
+@pytest.mark.parametrize("taken", ["v.cls.npy", "v.mean.npy.json"])
+def test_a_file_of_one_of_several_columns_that_exists_is_refused(
+    tmp_path: Path, taken: str
+) -> None:
+    (tmp_path / taken).touch()
+    assert f"{taken}: exists" in refusal(tmp_path / "v.npy", columns=("mean", "cls"))
+
+
+def test_a_shard_goes_into_the_files_name(tmp_path: Path) -> None:
+    found = find(tmp_path / "v.npy", shard=Shard(2, 3))
+    names = ["v.part-2-of-3.npy", "v.part-2-of-3.npy.json"]
+    assert [file.name for file in found.files] == names
+
+
+def test_rejects_stand_beside_the_output_under_its_name(tmp_path: Path) -> None:
+    found = find(tmp_path / "v.parquet", rejects=True)
+    assert found.rejects == tmp_path / "v.parquet.rejects.jsonl"
+    assert found.rejects in found.files
+
+
+def test_rejects_that_exist_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "v.parquet.rejects.jsonl").touch()
+    assert "rejects.jsonl: exists" in refusal(tmp_path / "v.parquet", rejects=True)
+
+
+def test_rejects_are_refused_where_rows_could_not_be_told_apart_any_more(tmp_path: Path) -> None:
+    assert "--on-error reject" in refusal(tmp_path / "v.npy", rejects=True)
+
+
+def test_an_existing_output_passes_under_resume_which_may_find_it_finished(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "v.parquet").touch()
+    found = find(tmp_path / "v.parquet", resume=True)
+    assert not found.replace
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_directory_is_refused_under_resume_too(tmp_path: Path, resume: bool) -> None:
+    (tmp_path / "v.parquet").mkdir()
+    assert "is a directory" in refusal(tmp_path / "v.parquet", resume=resume)
+
+
+def test_finished_windows_are_kept_beside_the_output(tmp_path: Path) -> None:
+    assert find(tmp_path / "v.npy").folder == tmp_path / "v.npy.partial"
+
+
+def test_behind_a_link_finished_windows_are_kept_where_the_file_will_be(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
-    target, link = tmp_path / "store" / "real.npy", tmp_path / "v.npy"
-    link.symlink_to(target)
-    if exists:
-        target.touch()
-    write(link, make_rows(3), force=exists)
-    assert link.is_symlink()
-    assert link.readlink() == target
-    np.testing.assert_array_equal(read_vectors(target), make_rows(3).vectors["embedding"])
+    (tmp_path / "v.npy").symlink_to(tmp_path / "store" / "real.npy")
+    folder = find(tmp_path / "v.npy").folder
+    assert folder == (tmp_path / "store").resolve() / "real.npy.partial"
 
 
-def test_a_dangling_link_into_a_missing_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "v.npy").symlink_to(tmp_path / "no" / "real.npy")
-    assert "folder doesn't exist" in refusal(tmp_path / "v.npy")
+@pytest.mark.parametrize("letter", ["x", "é", "😀"])
+def test_the_folder_of_a_long_name_has_a_short_one_of_its_own(tmp_path: Path, letter: str) -> None:
+    length = 246 // len(letter.encode())
+    one, two = (find(tmp_path / f"{letter * length}{i}.parquet").folder for i in (1, 2))
+    assert one != two
+    one.mkdir()
+    two.mkdir()
 
 
-def test_the_sidecar_of_an_npy_file_holds_the_provenance(tmp_path: Path) -> None:
-    write(tmp_path / "v.npy", make_rows(1), '{"rows": 1}')
-    assert (tmp_path / "v.npy.json").read_text(encoding="utf-8") == '{"rows": 1}\n'
+@pytest.mark.parametrize("name", [None, *FORMATS])
+def test_stdout_is_no_file_and_jsonl_unless_told_otherwise(name: Any) -> None:
+    found = find("-", "-", output_format=name)
+    assert found.format_name == name or (name is None and found.format_name == "jsonl")
+    assert found.files == ()
 
 
-OTHER_RUN = """
-import sys
-from bertpool.output.destination import AtomicFile
-from pathlib import Path
-file = AtomicFile(Path(sys.argv[1]))
-file.stream.write(b"other")
-file.commit()
-"""
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"rejects": True}, "--on-error reject"),
+        ({"resume": True}, "--resume"),
+        ({"output_format": "npy", "columns": ("mean", "cls")}, "mean, cls"),
+    ],
+    ids=["rejects", "resume", "two npy columns"],
+)
+def test_what_stdout_cannot_do_is_refused_by_name(options: Any, named: str) -> None:
+    assert named in refusal("-", **options)
 
 
-def test_of_two_runs_at_once_the_second_doesnt_replace_the_firsts_file(tmp_path: Path) -> None:
-    path = tmp_path / "v.parquet"
-    with open_output(find_destination(str(path), [], force=False), LAYOUT) as output:
-        output.write(make_rows(7))
-        subprocess.run([sys.executable, "-c", OTHER_RUN, path], check=True)
-        with pytest.raises(OutputError, match="exists"):
-            output.commit("{}")
-    assert content(tmp_path) == {"v.parquet": b"other"}
+@pytest.mark.parametrize("name", ["parquet", "arrow", "jsonl"])
+def test_stdout_holds_several_columns_where_the_format_does(name: Any) -> None:
+    assert find("-", output_format=name, columns=("mean", "cls")).format_name == name
 
 
-def test_of_two_runs_at_once_under_force_the_last_is_there_whole(tmp_path: Path) -> None:
-    path = tmp_path / "v.parquet"
-    with open_output(find_destination(str(path), [], force=True), LAYOUT) as output:
-        output.write(make_rows(7))
-        subprocess.run([sys.executable, "-c", OTHER_RUN, path], check=True)
-        assert path.read_bytes() == b"other"
-        output.commit("{}")
-    assert len(read_vectors(path)) == 7
-    assert set(content(tmp_path)) == {"v.parquet"}
+@pytest.mark.parametrize("name", ["parquet", "npy", "arrow"])
+def test_a_binary_format_on_a_terminal_is_refused(name: Any) -> None:
+    with terminal():
+        assert "terminal" in refusal("-", output_format=name)
 
 
-def test_the_leftover_of_a_killed_process_of_the_same_id_is_no_obstacle(tmp_path: Path) -> None:
-    # In a container every run may have the same process id.
-    killed = AtomicFile(tmp_path / "v.npy")
-    killed.stream.write(b"half")
-    killed.stream.close()
-    write(tmp_path / "v.npy", make_rows(3))
-    assert len(read_vectors(tmp_path / "v.npy")) == 3
+def test_jsonl_on_a_terminal_passes() -> None:
+    with terminal():
+        assert find("-").format_name == "jsonl"
 
 
-def test_a_small_file_is_written_whole(tmp_path: Path) -> None:
-    write_atomic(tmp_path / "r.json", "{é}\n")
-    assert content(tmp_path) == {"r.json": "{é}\n".encode()}
-
-
-def test_a_small_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
-    write_atomic(tmp_path / "r.json", "old")
-    with files_limited_to(10), pytest.raises(OutputError, match="too large"):
-        write_atomic(tmp_path / "r.json", "x" * 1000)
-    assert content(tmp_path) == {"r.json": b"old"}
+def test_a_closed_stdout_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert "closed" in refusal("-")

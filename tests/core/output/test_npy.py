@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -8,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from bertpool.output.npy import NpyWriter
-from bertpool.output.rows import Layout, Rows
+from bertpool.output.rows import Layout
+from rows import make_rows, write_rows
 
 Dtype = Literal["float32", "float16"]
 Floats = npt.NDArray[np.floating]
@@ -19,28 +21,17 @@ def make_vectors(count: int, width: int, dtype: str) -> Floats:
     return vectors.astype(dtype)
 
 
-def rows_of(vectors: Floats) -> Rows:
-    count = len(vectors)
-    numbers = np.arange(count, dtype=np.int64)
-    return Rows(
-        ids=numbers,
-        texts=["hello"] * count,
-        sources=["a.txt"] * count,
-        lines=numbers,
-        n_tokens=numbers.astype(np.int32),
-        truncated=numbers < 0,
-        vectors={"embedding": vectors},
-    )
-
-
-def write(path: Path, portions: list[Floats], width: int, dtype: Dtype = "float32") -> Path:
-    layout = Layout(("embedding",), width, dtype, text=True, source=False, line=False)
-    with path.open("wb") as stream:
-        writer = NpyWriter(stream, layout)
-        for vectors in portions:
-            writer.write(rows_of(vectors))
-        writer.close("{}")
-    return path
+def write(
+    path: Path,
+    vectors: Floats,
+    width: int,
+    dtype: Dtype = "float32",
+    sizes: list[int] | None = None,
+    column: str = "embedding",
+) -> Path:
+    layout = Layout((column,), width, dtype, text=True, source=False, line=False)
+    rows = replace(make_rows(len(vectors)), vectors={"other": -vectors, column: vectors})
+    return write_rows(path, NpyWriter, layout, rows, sizes)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -52,16 +43,16 @@ def test_the_bytes_are_those_that_numpy_writes(
     vectors = make_vectors(count, width, dtype)
     by_numpy = io.BytesIO()
     np.save(by_numpy, vectors)
-    path = write(tmp_path / "v.npy", [vectors], width, dtype)
+    path = write(tmp_path / "v.npy", vectors, width, dtype)
     assert path.read_bytes() == by_numpy.getvalue()
 
 
 @pytest.mark.parametrize("sizes", [[1] * 100, [99, 1], [0, 50, 0, 50]], ids=str)
 def test_the_bytes_do_not_depend_on_how_the_rows_arrive(tmp_path: Path, sizes: list[int]) -> None:
     vectors = make_vectors(100, 32, "float32")
-    whole = write(tmp_path / "whole.npy", [vectors], 32)
-    portions = np.split(vectors, np.cumsum(sizes)[:-1])
-    assert write(tmp_path / "v.npy", portions, 32).read_bytes() == whole.read_bytes()
+    whole = write(tmp_path / "whole.npy", vectors, 32)
+    portioned = write(tmp_path / "v.npy", vectors, 32, sizes=sizes)
+    assert portioned.read_bytes() == whole.read_bytes()
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -69,7 +60,7 @@ def test_vectors_are_stored_in_c_order_whatever_their_own(
     tmp_path: Path, order: Literal["C", "F"]
 ) -> None:
     vectors = make_vectors(100, 32, "float32")
-    path = write(tmp_path / "v.npy", [np.asarray(vectors, order=order)], 32)
+    path = write(tmp_path / "v.npy", np.asarray(vectors, order=order), 32)
     loaded = np.load(path, allow_pickle=False)
     np.testing.assert_array_equal(loaded, vectors)
     assert loaded.flags.c_contiguous
@@ -79,7 +70,7 @@ def test_vectors_are_stored_in_c_order_whatever_their_own(
 @pytest.mark.parametrize("count", [1, 1000])
 def test_the_file_opens_as_a_memory_map(tmp_path: Path, count: int, dtype: Dtype) -> None:
     vectors = make_vectors(count, 32, dtype)
-    path = write(tmp_path / "v.npy", [vectors], 32, dtype)
+    path = write(tmp_path / "v.npy", vectors, 32, dtype)
     mapped = np.load(path, allow_pickle=False, mmap_mode="r")
     assert isinstance(mapped, np.memmap)
     assert mapped.dtype == np.dtype(dtype)
@@ -87,6 +78,13 @@ def test_the_file_opens_as_a_memory_map(tmp_path: Path, count: int, dtype: Dtype
 
 
 def test_an_empty_file_keeps_the_width(tmp_path: Path) -> None:
-    loaded = np.load(write(tmp_path / "v.npy", [], 32), allow_pickle=False)
+    path = write(tmp_path / "v.npy", make_vectors(0, 32, "float32"), 32, sizes=[])
+    loaded = np.load(path, allow_pickle=False)
     assert loaded.shape == (0, 32)
     assert loaded.dtype == np.float32
+
+
+def test_of_several_columns_the_layouts_one_is_written(tmp_path: Path) -> None:
+    vectors = make_vectors(10, 32, "float32")
+    path = write(tmp_path / "v.npy", vectors, 32, column="cls")
+    np.testing.assert_array_equal(np.load(path), vectors)

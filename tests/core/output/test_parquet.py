@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,56 +15,19 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from bertpool.output.parquet import ROW_GROUP_BYTES, ParquetWriter, parquet_schema
-from bertpool.output.rows import Layout, Rows
+from bertpool.output.parquet import ParquetWriter
+from bertpool.output.rows import EmbeddedRows, Layout
+from bertpool.output.table import GROUP_BYTES
+from rows import KEPT, LAYOUT, make_rows, write_rows
 from vectors import read_vectors
 
 Dtype = Literal["float32", "float16"]
 
-LAYOUT = Layout(("embedding",), 8, "float32", text=True, source=True, line=True)
-TEXTS = ["hello", "", "a\x00b", "日本 😀", "\ufeff", "x" * 300]
 
-
-def make_rows(
-    count: int, width: int = 8, dtype: str = "float32", columns: Sequence[str] = ("embedding",)
-) -> Rows:
-    random = np.random.default_rng(0)
-    ids = np.arange(count, dtype=np.int64)
-    return Rows(
-        ids=ids,
-        texts=[TEXTS[i % len(TEXTS)] for i in range(count)],
-        sources=["a.txt" if i % 2 else r"caf\xe9.txt" for i in range(count)],
-        lines=ids + 1,
-        n_tokens=(ids % 70).astype(np.int32),
-        truncated=ids % 70 > 64,
-        vectors={
-            name: random.standard_normal((count, width), dtype=np.float32).astype(dtype)
-            for name in columns
-        },
-    )
-
-
-def portion(rows: Rows, start: int, end: int) -> Rows:
-    return Rows(
-        rows.ids[start:end],
-        rows.texts[start:end],
-        rows.sources[start:end],
-        rows.lines[start:end],
-        rows.n_tokens[start:end],
-        rows.truncated[start:end],
-        {name: vectors[start:end] for name, vectors in rows.vectors.items()},
-    )
-
-
-def write(path: Path, layout: Layout, rows: Rows, sizes: Sequence[int] | None = None) -> Path:
-    """Write rows in portions of the given sizes, or all at once."""
-    ends = [0, *itertools.accumulate([len(rows)] if sizes is None else sizes)]
-    with path.open("wb") as stream:
-        writer = ParquetWriter(stream, layout)
-        for start, end in itertools.pairwise(ends):
-            writer.write(portion(rows, start, end))
-        writer.close('{"rows": 1}')
-    return path
+def write(
+    path: Path, layout: Layout, rows: EmbeddedRows, sizes: Sequence[int] | None = None
+) -> Path:
+    return write_rows(path, ParquetWriter, layout, rows, sizes)
 
 
 def vector_type(width: int, element: pa.DataType) -> pa.DataType:
@@ -124,7 +86,7 @@ def test_a_file_to_which_nothing_was_ever_written_is_a_valid_empty_one(tmp_path:
 def test_every_column_reads_back_as_it_was_written(tmp_path: Path) -> None:
     rows = make_rows(100)
     table = pq.read_table(write(tmp_path / "f.parquet", LAYOUT, rows))
-    assert table["id"].to_pylist() == rows.ids.tolist()
+    assert table["id"].to_pylist() == rows.numbers.tolist()
     assert table["text"].to_pylist() == rows.texts
     assert table["source"].to_pylist() == rows.sources
     assert table["line"].to_pylist() == rows.lines.tolist()
@@ -164,11 +126,11 @@ PORTIONS = {
 
 
 @pytest.mark.parametrize("sizes", PORTIONS.values(), ids=PORTIONS)
-@pytest.mark.parametrize("group_bytes", [ROW_GROUP_BYTES, 1_000_000, 50_000])
+@pytest.mark.parametrize("group_bytes", [GROUP_BYTES, 1_000_000, 50_000])
 def test_the_same_rows_give_the_same_bytes_however_they_arrive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int], group_bytes: int
 ) -> None:
-    monkeypatch.setattr("bertpool.output.parquet.ROW_GROUP_BYTES", group_bytes)
+    monkeypatch.setattr("bertpool.output.table.GROUP_BYTES", group_bytes)
     layout = replace(LAYOUT, width=384)
     rows = make_rows(3000, width=384)
     whole = write(tmp_path / "whole.parquet", layout, rows)
@@ -187,7 +149,7 @@ def test_row_groups_are_cut_by_the_bytes_of_the_vectors(tmp_path: Path) -> None:
     layout = replace(LAYOUT, width=width, text=False)
     path = write(tmp_path / "f.parquet", layout, make_rows(1200, width=width), [100] * 12)
     counts = [group.num_rows for group in _groups(path)]
-    assert counts[0] == counts[1] == pytest.approx(ROW_GROUP_BYTES / (4 * width), rel=0.01)
+    assert counts[0] == counts[1] == pytest.approx(GROUP_BYTES / (4 * width), rel=0.01)
     assert sum(counts) == 1200
 
 
@@ -199,7 +161,7 @@ def test_row_groups_are_cut_by_the_bytes_of_the_texts(tmp_path: Path) -> None:
 
 
 def test_a_text_larger_than_a_row_group_is_a_row_group_of_its_own(tmp_path: Path) -> None:
-    rows = replace(make_rows(3), texts=["a", "x" * (ROW_GROUP_BYTES + 1), "b"])
+    rows = replace(make_rows(3), texts=["a", "x" * (GROUP_BYTES + 1), "b"])
     path = write(tmp_path / "f.parquet", LAYOUT, rows)
     assert [group.num_rows for group in _groups(path)] == [2, 1]
     assert pq.read_table(path)["text"].to_pylist() == rows.texts
@@ -301,6 +263,63 @@ def test_texts_read_back_equal_in_every_reader(tmp_path: Path, reader: Any) -> N
     assert reader(write(tmp_path / "f.parquet", LAYOUT, rows)) == rows.texts
 
 
-def test_a_schema_depends_on_the_layout_alone() -> None:
-    assert parquet_schema(LAYOUT).equals(parquet_schema(replace(LAYOUT)), check_metadata=True)
-    assert parquet_schema(LAYOUT) != parquet_schema(replace(LAYOUT, width=9))
+def kept_file(folder: Path) -> Path:
+    layout = replace(LAYOUT, extra=KEPT.schema)
+    return write(folder / "f.parquet", layout, make_rows(3, extra=KEPT))
+
+
+def test_kept_columns_read_back_with_their_types(tmp_path: Path) -> None:
+    table = pq.read_table(kept_file(tmp_path)).select(KEPT.column_names)
+    assert table.replace_schema_metadata().equals(KEPT)
+
+
+def test_polars_reads_kept_columns_with_their_types(tmp_path: Path) -> None:
+    frame = pl.read_parquet(kept_file(tmp_path)).select(KEPT.column_names)
+    assert [frame[name].to_list() for name in ("int", "list", "struct")] == [
+        KEPT["int"].to_pylist(),
+        KEPT["list"].to_pylist(),
+        KEPT["struct"].to_pylist(),
+    ]
+    assert frame["time"].dtype == pl.Datetime("us")
+    assert frame["decimal"].to_list() == KEPT["decimal"].to_pylist()
+
+
+def test_pandas_reads_kept_columns_with_their_types(tmp_path: Path) -> None:
+    frame = pd.read_parquet(kept_file(tmp_path), dtype_backend="numpy_nullable")
+    assert frame["int"].tolist() == [1, pd.NA, 2**62]
+    assert frame["bool"].tolist() == [True, pd.NA, False]
+    assert frame["time"][0] == pd.Timestamp("2024-02-29 12:30")
+    assert frame["list"][0].tolist() == [1, 2]
+
+
+def test_duckdb_reads_kept_columns_with_their_types(tmp_path: Path) -> None:
+    names = ", ".join(f'"{name}"' for name in KEPT.column_names)
+    query = f"SELECT {names} FROM '{kept_file(tmp_path)}'"
+    found = duckdb.connect().execute(query).fetchall()
+    expected = [tuple(row.values()) for row in KEPT.to_pylist()]
+    assert found == expected
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.int64(), pa.decimal128(12, 2)], ids=str)
+def test_an_id_column_takes_the_place_of_row_numbers(tmp_path: Path, kind: pa.DataType) -> None:
+    extra = pa.table({"id": pa.array([7, None, 8], pa.int32()).cast(kind)})
+    layout = replace(LAYOUT, extra=extra.schema)
+    table = pq.read_table(write(tmp_path / "f.parquet", layout, make_rows(3, extra=extra)))
+    assert table.schema.field("id").type == kind
+    assert table["id"].to_pylist() == extra["id"].to_pylist()
+
+
+@pytest.mark.parametrize("sizes", [[1, 1, 1], [3], [2, 1]], ids=str)
+def test_kept_columns_give_the_same_bytes_however_they_arrive(
+    tmp_path: Path, sizes: list[int]
+) -> None:
+    layout = replace(LAYOUT, extra=KEPT.schema)
+    whole = kept_file(tmp_path).read_bytes()
+    path = write(tmp_path / "p.parquet", layout, make_rows(3, extra=KEPT), sizes)
+    assert path.read_bytes() == whole
+
+
+def test_second_texts_are_a_column(tmp_path: Path) -> None:
+    rows = make_rows(3)
+    path = write(tmp_path / "f.parquet", replace(LAYOUT, pair=True), rows)
+    assert pq.read_table(path)["pair"].to_pylist() == rows.pairs

@@ -11,38 +11,22 @@ import pyarrow.parquet as pq
 import pytest
 from bertpool.corpus.inputs import InputIdentity
 from bertpool.extraction import extract
-from bertpool.output.provenance import Settings, provenance_json
-
-SETTINGS = Settings(
-    bertpool_version="0.1.0",
-    model="owner/name",
-    revision="abc",
-    config_sha256="0" * 64,
-    weights_sha256="1" * 64,
-    tokenizer_sha256="2" * 64,
-    modules_sha256="3" * 64,
-    strategies=("mean",),
-    layers=((2,),),
-    columns=("embedding",),
-    stages=("normalization",),
-    exclude_special=False,
-    max_length=64,
-    prompt="",
-    include_prompt=True,
-    lower_case=False,
-    normalize=False,
-    dimensions=32,
-    dtype="float32",
-    output_dtype="float32",
-    encoding="utf-8",
-    blank="keep",
+from bertpool.output.provenance import (
+    RowRange,
+    Settings,
+    canonical_json,
+    first_difference,
+    provenance_json,
 )
+from rows import SETTINGS
+
 KEYS = {
     "format_version", "fingerprint", "inputs", "rows", "bertpool_version", "model", "revision",
     "weights_sha256", "tokenizer_sha256", "strategies", "layers", "columns",
     "exclude_special", "max_length", "prompt", "include_prompt", "lower_case", "stages",
     "modules_sha256", "config_sha256", "normalize", "dimensions", "dtype",
-    "output_dtype", "encoding", "blank",
+    "output_dtype", "encoding", "blank", "on_truncate", "stride", "input_format", "text_column",
+    "pair_column", "id_column", "keep", "text", "on_error",
 }  # fmt: skip
 
 
@@ -52,7 +36,7 @@ def changed(value: Any) -> Any:
         return not value
     if isinstance(value, int):
         return value + 1
-    return (*value, value[0]) if isinstance(value, tuple) else f"{value}x"
+    return (*value, "x") if isinstance(value, tuple) else f"{value}x"
 
 
 def provenance_of(path: Path) -> str:
@@ -158,3 +142,40 @@ def test_auto_and_the_strategy_it_stands_for_bear_one_fingerprint(
     auto = extract([str(notes)], model=model)
     mean = extract([str(notes)], model=model, strategy="mean", force=True)
     assert auto.fingerprint == mean.fingerprint
+
+
+def test_of_a_shard_the_provenance_says_which_rows_it_holds() -> None:
+    content = json.loads(provenance_json(SETTINGS, [], 3, RowRange(2, 3, 3, 6, 10)))
+    assert set(content) == KEYS | {"shard"}
+    assert content["shard"] == {"index": 2, "count": 3, "first": 3, "stop": 6, "total": 10}
+
+
+def test_on_stdout_neither_inputs_nor_rows_are_known() -> None:
+    content = json.loads(provenance_json(SETTINGS, None, None))
+    assert set(content) == KEYS
+    assert content["inputs"] is None
+    assert content["rows"] is None
+
+
+def test_equal_content_gives_equal_json_whatever_the_order_of_its_keys() -> None:
+    assert canonical_json({"b": 1, "a": "é"}) == canonical_json({"a": "é", "b": 1})
+
+
+def test_of_equal_settings_none_differs() -> None:
+    assert first_difference({"a": 1, "more": 2}, {"a": 1}) is None
+
+
+def test_the_field_that_differs_is_named_with_both_values() -> None:
+    made_with = {"fingerprint": "x", "dtype": "float32", "max_length": 64}
+    settings = {"fingerprint": "y", "dtype": "float32", "max_length": 32}
+    found = first_difference(made_with, settings)
+    assert found == "max_length 64, and this run has 32"
+
+
+def test_a_field_that_an_older_version_did_not_write_differs() -> None:
+    assert first_difference({}, {"stride": 4}) == "stride null, and this run has 4"
+
+
+def test_an_input_that_differs_is_said_without_its_hashes() -> None:
+    found = first_difference({"inputs": [{"name": "a"}]}, {"inputs": [{"name": "b"}]})
+    assert found == "another input, or one that has changed since"
