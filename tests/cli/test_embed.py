@@ -297,6 +297,114 @@ def test_blank_error_stops_at_the_first(embed: Embed, give: Give, tmp_path: Path
     assert not ran.path.exists()
 
 
+def test_input_format_says_how_an_input_is_read(embed: Embed, give: Give) -> None:
+    content = b'{"text": "the cat"}\n{"text": "dog"}\n'
+    default = embed(texts=content)
+    ran = embed(*give("input_format", "jsonl"), texts=content)
+    assert read_column(default.path, "text") == content.decode().splitlines()
+    assert read_column(ran.path, "text") == ["the cat", "dog"]
+
+
+def test_text_column_names_the_field_of_the_texts(embed: Embed, give: Give) -> None:
+    dog = embed(texts=["dog"])
+    content = b"text,b\ncat,dog\n"
+    ran = embed("--input-format", "csv", *give("text_column", "b"), texts=content)
+    assert read_column(ran.path, "text") == ["dog"]
+    np.testing.assert_array_equal(ran.vectors, dog.vectors)
+
+
+def test_pair_column_is_encoded_with_the_text(embed: Embed, give: Give) -> None:
+    content = b"text,b\nthe cat,a dog runs\n"
+    default = embed("--input-format", "csv", texts=content)
+    ran = embed("--input-format", "csv", *give("pair_column", "b"), texts=content)
+    assert read_column(ran.path, "pair") == ["a dog runs"]
+    assert read_column(ran.path, "n_tokens") == [2 + 3 + 3]
+    assert np.abs(ran.vectors - default.vectors).max() > 1e-3
+
+
+def test_id_column_is_the_output_s_id(embed: Embed, give: Give) -> None:
+    content = b'{"key": "x7", "text": "cat"}\n{"key": "x9", "text": "dog"}\n'
+    ran = embed("--input-format", "jsonl", *give("id_column", "key"), texts=content)
+    assert read_column(ran.path, "id") == ["x7", "x9"]
+
+
+def test_keep_copies_columns_into_the_output(embed: Embed, give: Give) -> None:
+    content = b"label,text\n007,cat\nNA,dog\n"
+    ran = embed("--input-format", "csv", *give("keep", "label"), texts=content)
+    assert read_column(ran.path, "label") == ["007", "NA"]
+    assert read_column(ran.path, "id") == [0, 1]
+
+
+def test_on_error_reject_goes_on_without_what_cannot_be_read(embed: Embed, give: Give) -> None:
+    content = b"cat\nit\x96s\ndog\n"
+    stopped = embed(texts=content)
+    ran = embed(*give("on_error", "reject"), texts=content)
+    assert (stopped.code, ran.code) == (1, 3)
+    assert read_column(ran.path, "text") == ["cat", "dog"]
+    assert f"1 rejected, see {ran.path}.rejects.jsonl" in ran.err
+
+
+def test_on_truncate_error_stops_at_a_text_that_is_too_long(embed: Embed, give: Give) -> None:
+    default = embed(texts=["cat", LONG])
+    ran = embed(*give("on_truncate", "error"), texts=["cat", LONG])
+    assert (default.code, ran.code) == (0, 1)
+    assert "longer than 64 tokens: row 1 (" in ran.err
+    assert not ran.path.exists()
+
+
+def test_on_truncate_window_pools_over_the_whole_text(embed: Embed, give: Give) -> None:
+    texts = [LONG + " cat", LONG + " dog"]
+    default = embed(texts=texts)
+    ran = embed(*give("on_truncate", "window"), texts=texts)
+    np.testing.assert_array_equal(default.vectors[0], default.vectors[1])
+    assert np.abs(ran.vectors[0] - ran.vectors[1]).max() > 1e-4
+    assert read_column(ran.path, "truncated") == [False, False]
+
+
+def test_stride_is_how_many_tokens_neighbouring_windows_share(embed: Embed, give: Give) -> None:
+    texts = tiny_models.sentences(3, seed=5, longest=400)
+    windows = ("--on-truncate", "window")
+    default = embed(*windows, texts=texts)
+    none, many = (
+        embed(*windows, *give("stride", stride), "--report", "-", texts=texts) for stride in (0, 40)
+    )
+    assert default.metadata["stride"] == 8
+    assert many.metadata["stride"] == 40
+    assert np.abs(many.vectors - none.vectors).max() > 1e-4
+
+
+def test_shard_embeds_its_part_of_the_rows(embed: Embed, give: Give, tmp_path: Path) -> None:
+    whole = embed()
+    ran = embed(*give("shard", "2/2"))
+    part = tmp_path / "out1.part-2-of-2.parquet"
+    assert ran.code == 0
+    assert not ran.path.exists()
+    assert read_column(part, "id") == [2, 3]
+    np.testing.assert_array_equal(read_vectors(part), whole.vectors[2:])
+
+
+def test_output_format_overrules_the_suffix(embed: Embed, give: Give, tmp_path: Path) -> None:
+    default = embed()
+    ran = embed("-o", tmp_path / "v.bin", *give("output_format", "npy"), output=False)
+    assert ran.code == 0
+    with (tmp_path / "v.bin").open("rb") as stream:
+        np.testing.assert_array_equal(np.load(stream), default.vectors)
+
+
+def test_resume_goes_on_with_an_unfinished_run(
+    embed: Embed, give: Give, bertpool: Callable[..., Any], tiny: Tiny, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("bertpool.corpus.corpus.WINDOW_ROWS", 2)
+    unfinished = embed(texts=b"cat\ndog\nhello\nit\x96s\n")
+    (tmp_path / "in0.txt").write_text("cat\ndog\nhello\nword\n")
+    command = ("embed", tmp_path / "in0.txt", "-m", tiny("tiny-bert"), "-o", unfinished.path)
+    refused = bertpool(*command)
+    ran = bertpool(*command, *give("resume", True))
+    assert (unfinished.code, refused.code, ran.code) == (1, 2, 0)
+    assert read_column(unfinished.path, "text") == ["cat", "dog", "hello", "word"]
+
+
 def test_output_is_the_file_written(embed: Embed, give: Give, tmp_path: Path) -> None:
     ran = embed(*give("output", tmp_path / "there.npy"), output=False)
     assert ran.code == 0
@@ -353,7 +461,12 @@ def test_verbose_shows_what_libraries_warn_of(
     assert capfd.readouterr().err == "note: odd\n"
 
 
-OPTIONS = [name for name in inspect.signature(app.embed).parameters if name != "inputs"]
+# Ray takes seconds to start: what its workers do is tested in test_ray.py.
+OPTIONS = [
+    name
+    for name in inspect.signature(app.embed).parameters
+    if name not in ("context", "inputs", "engine", "workers")
+]
 
 
 def _tests_of_effects() -> set[str]:
@@ -593,7 +706,30 @@ def test_an_unknown_strategy_is_refused_and_the_known_ones_listed(embed: Embed) 
         ["--model", "a/b/c"],
         ["--output", "v.bin"],
         ["--output", "no/such/folder/v.npy"],
-        ["--output", "-"],
+        ["--output", "-", "--resume"],
+        ["--output", "-", "--on-error", "reject"],
+        ["--output-format", "hdf5"],
+        ["--input-format", "xml"],
+        ["--text-column", "body"],
+        ["--pair-column", "b"],
+        ["--id-column", "key"],
+        ["--keep", "label"],
+        ["--keep", "id"],
+        ["--on-error", "skip"],
+        ["--on-truncate", "cut"],
+        ["--on-truncate", "window", "--stride", "62"],
+        ["--stride", "-1", "--on-truncate", "window"],
+        ["--stride", "4"],
+        ["--engine", "spark"],
+        ["--engine", "ray", "--shard", "1/2"],
+        ["--workers", "2"],
+        ["--workers", "0", "--engine", "ray"],
+        ["--shard", "0/2"],
+        ["--shard", "3/2"],
+        ["--shard", "1"],
+        ["--shard", "auto"],
+        ["--shard", "1/2", "--output", "-"],
+        ["--resume", "--force"],
         ["--report", "no/such/folder/r.json"],
         ["--report", "."],
         ["no-such-input.txt"],
@@ -623,7 +759,7 @@ def test_float16_without_cuda_is_a_usage_error(embed: Embed) -> None:
 def test_no_input_is_a_usage_error(bertpool: Callable[..., Any]) -> None:
     finished = bertpool("embed")
     assert finished.code == 2
-    assert finished.err == "error: no input: name files, or - for stdin\n"
+    assert finished.err == "error: no input: name files or directories, or - for stdin\n"
 
 
 def test_bytes_that_are_not_utf8_end_the_run_and_leave_nothing(
@@ -635,14 +771,16 @@ def test_bytes_that_are_not_utf8_end_the_run_and_leave_nothing(
     assert os.listdir(tmp_path) == ["in0.txt"]
 
 
-def test_bytes_that_are_not_utf8_past_the_first_window_leave_nothing(
+def test_bytes_that_are_not_utf8_past_the_first_window_leave_the_finished_windows_alone(
     embed: Embed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bertpool.corpus.corpus.WINDOW_ROWS", 500)
     ran = embed(texts=b"hi\n" * 2000 + b"\xff")
     assert ran.code == 1
-    assert ":2001: not UTF-8 at byte 1" in ran.err
-    assert os.listdir(tmp_path) == ["in0.txt"]
+    error, note = ran.err.splitlines()[-2:]
+    assert error.startswith(f"error: {tmp_path}/in0.txt:2001: not UTF-8 at byte 1")
+    assert note.startswith(f"note: 2,000 rows are kept in {ran.path}.partial; to go on: bertpool ")
+    assert sorted(os.listdir(tmp_path)) == ["in0.txt", "out0.parquet.partial"]
 
 
 def test_a_vector_that_is_not_finite_ends_the_run_with_its_row_file_and_line(

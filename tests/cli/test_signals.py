@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import signal
 import struct
@@ -14,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vectors import read_vectors
+from bertpool.corpus.corpus import WINDOW_ROWS
+from tiny_models import WORDS
+from vectors import read_column, read_vectors
 
 Tiny = Callable[[str], Path]
 Shell = Callable[..., subprocess.CompletedProcess[str]]
@@ -32,10 +35,9 @@ def wait_until(happened: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def partial_size(folder: Path) -> int:
-    """Return the size of the file that a run is writing, 0 before there is one."""
-    sizes = [p.stat().st_size for p in folder.iterdir() if p.name.endswith(".partial")]
-    return max(sizes, default=0)
+def finished_windows(folder: Path) -> list[Path]:
+    """Return the parts that a run has kept so far."""
+    return sorted(folder.glob("*.partial/*.arrow"))
 
 
 def waiting_bytes(pipe: int) -> int:
@@ -91,14 +93,45 @@ def check_quiet_end(process: subprocess.Popen[str], code: int, name: str, folder
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
-def test_a_signal_amid_a_run_ends_it_and_leaves_nothing(
+def test_a_signal_amid_a_run_keeps_the_finished_windows_and_says_how_to_go_on(
     tiny: Tiny, folder: Path, endless: Any, name: str, code: int
 ) -> None:
-    arguments = ("-", "-m", tiny("tiny-bert"), "-o", "v.npy")
+    arguments = ("-", "-m", str(tiny("tiny-bert")), "-o", "v.npy", "--force")
     with running(*arguments, cwd=folder, stdin=endless) as process:
-        wait_until(lambda: partial_size(folder) > 1000)  # a window was written
+        wait_until(lambda: bool(finished_windows(folder)))
         process.send_signal(signal.Signals[name])
-        check_quiet_end(process, code, name, folder)
+        _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == code
+    assert not any(word in err for word in NOT_SHOWN)
+    rows = len(finished_windows(folder)) * WINDOW_ROWS
+    assert err.splitlines()[-2:] == [
+        f"error: interrupted by {name}",
+        f"note: {rows:,} rows are kept in v.npy.partial; to go on: "
+        f"bertpool embed - -m {tiny('tiny-bert')} -o v.npy --resume",
+    ]
+    assert [path.name for path in folder.iterdir()] == ["v.npy.partial"]
+
+
+def test_the_command_that_an_interrupted_run_names_finishes_its_file(
+    shell: Shell, tiny: Tiny, folder: Path
+) -> None:
+    lines = "".join(f"{word}\n" for word in itertools.islice(itertools.cycle(WORDS), 40_000))
+    (folder.parent / "the notes.txt").write_text(lines)
+    os.mkfifo(folder.parent / "in")
+    arguments = ("../in", "-m", tiny("tiny-bert"), "-o", "my v.parquet")
+    with running(*arguments, cwd=folder) as process:
+        with (folder.parent / "in").open("w") as fifo:
+            fifo.write(lines)
+            fifo.flush()
+            wait_until(lambda: len(finished_windows(folder)) == 2)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=PATIENCE)
+    assert "note: 32,768 rows are kept in my v.parquet.partial" in err
+    command = err.rpartition("to go on: ")[2].strip()
+    again = shell(f"cat '../the notes.txt' > ../in & {command}", cwd=folder)
+    assert again.returncode == 0, again.stderr
+    assert read_column(folder / "my v.parquet", "text") == lines.splitlines()
+    assert [path.name for path in folder.iterdir()] == ["my v.parquet"]
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -144,20 +177,44 @@ def test_signals_that_are_ignored_as_under_nohup_do_not_end_a_run(tiny: Tiny, fo
     assert len(read_vectors(folder / "v.npy")) == 2
 
 
-def test_a_killed_run_leaves_nothing_at_the_path_and_does_not_hinder_the_next(
+def test_a_killed_run_leaves_nothing_at_the_path_and_the_next_asks_what_to_do(
     bertpool: Callable[..., Any], tiny: Tiny, folder: Path, endless: Any
 ) -> None:
     arguments = ("-", "-m", tiny("tiny-bert"), "-o", "v.npy")
     with running(*arguments, cwd=folder, stdin=endless) as process:
-        wait_until(lambda: partial_size(folder) > 1000)
+        wait_until(lambda: bool(finished_windows(folder)))
         process.kill()
         process.communicate(timeout=PATIENCE)
-    assert [path for path in folder.iterdir() if not path.name.startswith(".")] == []
+    assert [path.name for path in folder.iterdir()] == ["v.npy.partial"]
     (folder.parent / "notes.txt").write_text("hello\n")
+    command = ("embed", folder.parent / "notes.txt", "-m", tiny("tiny-bert"), "-o")
+    again = bertpool(*command, folder / "v.npy")
+    assert again.code == 2
+    assert "--resume" in again.err
+    assert "--force" in again.err
+    afresh = bertpool(*command, folder / "v.npy", "--force")
+    assert afresh.code == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["v.npy", "v.npy.json"]
+    assert len(read_vectors(folder / "v.npy")) == 1
+
+
+def test_a_run_killed_in_its_first_window_does_not_hinder_the_next(
+    bertpool: Callable[..., Any], tiny: Tiny, folder: Path
+) -> None:
+    (folder.parent / "notes.txt").write_text("hello\n")
+    reader, writer = os.pipe()
+    arguments = ("-", "-m", tiny("tiny-bert"), "-o", "v.npy")
+    with running(*arguments, cwd=folder, stdin=reader) as process:
+        wait_until(lambda: bool(list(folder.iterdir())))
+        process.kill()
+        process.communicate(timeout=PATIENCE)
+    os.close(reader)
+    os.close(writer)
     again = bertpool(
         "embed", folder.parent / "notes.txt", "-m", tiny("tiny-bert"), "-o", folder / "v.npy"
     )
     assert again.code == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["v.npy", "v.npy.json"]
 
 
 # Pipes
@@ -222,7 +279,7 @@ def test_without_a_file_an_open_pipe_as_stdin_is_not_read(tmp_path: Path) -> Non
     os.close(reader)
     os.close(writer)
     assert finished.returncode == 2
-    assert finished.stderr == "error: no input: name files, or - for stdin\n"
+    assert finished.stderr == "error: no input: name files or directories, or - for stdin\n"
 
 
 def test_closed_standard_streams_do_not_hinder_a_run(
@@ -269,7 +326,7 @@ def test_a_file_size_limit_ends_the_run_with_one_line_and_leaves_nothing(
     command = f"ulimit -f 50; bertpool embed ../notes.txt -m {tiny('tiny-bert')} -o v.npy"
     finished = shell(command, cwd=folder)
     assert finished.returncode == 1
-    assert errors_of(finished) == ["error: v.npy: File too large; no vectors were written"]
+    assert errors_of(finished) == ["error: v.npy: File too large; no output was written"]
     assert list(folder.iterdir()) == []
 
 
@@ -287,7 +344,7 @@ def test_a_full_disk_ends_the_run_with_one_line_and_leaves_nothing(
     finished = shell(f"unshare -m bash -c '{script}'", cwd=folder)
     assert finished.returncode == 1
     assert errors_of(finished) == [
-        f"error: v.{suffix}: No space left on device; no vectors were written"
+        f"error: v.{suffix}: No space left on device; no output was written"
     ]
     assert finished.stdout == ""
 

@@ -47,6 +47,13 @@ def folder(tmp_path: Path) -> Path:
         ("embed notes.txt -o v.npy -m ./no-such-model", 2, "model directory not found"),
         ("embed notes.txt -o v.npy --device gpu", 2, "--device gpu"),
         ("embed notes.txt -o v.npy --threads 0", 2, "--threads 0"),
+        ("embed notes.txt -o v.npy --shard 3/2", 2, "shard 3 of 2"),
+        ("embed notes.txt -o v.npy --resume --force", 2, "choose one"),
+        ("embed notes.txt -o v.npy --engine ray --shard 1/2", 2, "leave out --shard"),
+        ("embed notes.txt -o notes.txt --output-format npy --force", 2, "is an input"),
+        ("embed no-such-folder/ -o v.npy", 2, "no-such-folder/: no such file"),
+        ("merge --help", 0, "PART..."),
+        ("merge", 2, "PART..."),
     ],
     ids=lambda value: str(value) or "nothing",
 )
