@@ -421,7 +421,7 @@ def test_a_run_that_is_killed_loses_a_window_or_two_and_no_more(
     code = (
         "import sys; sys.path.append(sys.argv[4]); import bertpool.corpus.corpus as corpus;"
         f"corpus.WINDOW_ROWS = {WINDOW};"
-        "import os, signal; from bertpool.pipeline import extract;"
+        "import os, signal; from bertpool.extraction import extract;"
         f"die = lambda p: os.kill(os.getpid(), 9) if p.rows > {3 * WINDOW} else None;"
         "extract([sys.argv[1]], output=sys.argv[2], model=sys.argv[3], batch_tokens=16,"
         " on_progress=die)"
