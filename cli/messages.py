@@ -74,8 +74,9 @@ def show_kept(kept: Kept, arguments: Sequence[str]) -> None:
 def show_summary(report: Report) -> None:
     """Say in one line what was made, how fast, and where it is."""
     place = ", ".join(report.outputs) or "stdout"
+    rows = f"{report.rows:,} row{'s' * (report.rows != 1)}"
     if report.rows and not report.distinct:
-        show(f"{place}: ", "bold", f"is finished: {report.rows:,} rows; nothing to do")
+        show(f"{place}: ", "bold", f"is finished: {rows}; nothing to do")
         return
     facts = [f"{report.tokens:,} tokens"]
     if report.truncated:
@@ -88,7 +89,7 @@ def show_summary(report: Report) -> None:
     show(
         f"{place}: ",
         "bold",
-        f"{report.rows:,} row{'s' * (report.rows != 1)} of {report.dimensions} "
+        f"{rows} of {report.dimensions} "
         f"{report.output_dtype}; {', '.join(facts)}; {report.seconds['total']:.1f} s, "
         f"embedding at {report.rows_per_second:,.0f} rows/s",
     )

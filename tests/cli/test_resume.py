@@ -236,6 +236,12 @@ def test_resume_of_a_finished_output_ends_at_once(
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
 
 
+def test_one_finished_row_is_not_called_rows(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("hello")
+    assert run().code == 0
+    assert "is finished: 1 row; nothing to do" in run("--resume").err
+
+
 @suffixes
 def test_resume_never_replaces_an_output_of_other_settings(
     run: Run, tmp_path: Path, folder: Path, suffix: str
