@@ -87,7 +87,8 @@ def _connected(options: Options) -> Iterator[Any]:
         settings["num_cpus"] = max(options.workers or 1, default_threads())
         settings["include_dashboard"] = False
     try:
-        ray.init(address=address, **settings)
+        # "local" starts it afresh: without, Ray would look for a cluster that was here before.
+        ray.init(address=address or "local", **settings)
     except (ConnectionError, ValueError, RuntimeError) as error:
         reason = str(error).strip().split("\n")[0]
         raise DeviceError(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from bertpool.errors import OutputError
-from bertpool.output.destination import find_destination
+from bertpool.output.destination import Destination, find_destination, rejects_path
 from bertpool.output.finished import write_output
 from bertpool.output.formats import format_of
 from bertpool.output.provenance import canonical_json, first_difference
+from bertpool.output.rejects import RejectsFile
 from bertpool.output.rows import OWN_COLUMNS, Layout, Rows
 from bertpool.output.table import is_vector
 from bertpool.output.vector_file import VectorFile, open_vectors
@@ -37,18 +39,40 @@ def merge(parts: Sequence[str], *, output: str, force: bool = False) -> int:
     files = [open_vectors(Path(part)) for part in parts]
     shards = _in_order(files)
     kind = shards[0].format_name
-    if format_of(Path(output)) != kind:
+    if format_of(Path(output)) not in (kind, format_of(shards[0].path)):
         raise OutputError(f"--output {output}: the shards are .{kind}; end it in that", usage=True)
-    destination = find_destination(output, parts, columns=shards[0].columns, force=force)
+    destination = find_destination(
+        output, parts, columns=shards[0].columns, output_format=kind, force=force
+    )
     provenance = {k: v for k, v in shards[0].provenance.items() if k not in OF_A_SHARD}
     rows = sum(file.rows for file in shards)
-    write_output(
-        destination,
-        _layout(shards[0]),
-        canonical_json({**provenance, "rows": rows}),
-        _rows(shards),
-    )
+    with _joined_rejects(shards, destination) as rejects:
+        write_output(
+            destination,
+            _layout(shards[0]),
+            canonical_json({**provenance, "rows": rows}),
+            _rows(shards),
+            rejects=rejects,
+        )
     return rows
+
+
+@contextlib.contextmanager
+def _joined_rejects(
+    shards: Sequence[VectorFile], destination: Destination
+) -> Iterator[RejectsFile | None]:
+    """Join the shards' files of rejects, where the run was one that rejects."""
+    if shards[0].provenance["on_error"] != "reject":
+        yield None
+        return
+    path = rejects_path(destination.path)
+    joined = RejectsFile(path, replace=destination.replace, folder=path.parent)
+    try:
+        for file in shards:
+            joined.copy(rejects_path(file.path))
+        yield joined
+    finally:
+        joined.discard()
 
 
 def _rows(shards: Sequence[VectorFile]) -> Iterator[Rows]:
@@ -98,8 +122,8 @@ def _check_alike(first: VectorFile, other: VectorFile) -> None:
             raise OutputError(
                 f"{other.path}: isn't a shard of the same run as {first.path}: {what}"
             )
-    if difference := first_difference(two, one):
-        raise OutputError(f"{other.path}: was made with {difference} ({first.path})")
+    if difference := first_difference(two, one, this=str(first.path)):
+        raise OutputError(f"{other.path}: was made with {difference}")
     if first.schema.remove_metadata() != other.schema.remove_metadata():
         raise OutputError(f"{other.path}: hasn't the columns that {first.path} has")
 

@@ -9,7 +9,6 @@ appears when all is done.
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,13 +30,13 @@ from bertpool.errors import (
     CorpusError,
     Interrupted,
     ModelError,
-    OutputError,
     TextTooLarge,
 )
+from bertpool.finished_run import find_finished
 from bertpool.output.destination import STDOUT
 from bertpool.output.parts import Part, PartedOutput, window_digest
-from bertpool.output.provenance import RowRange, Settings, first_difference, provenance_json
-from bertpool.output.rejects import RejectsFile, count_rejects
+from bertpool.output.provenance import RowRange, Settings, provenance_json
+from bertpool.output.rejects import RejectsFile
 from bertpool.output.rows import EmbeddedRows, Layout, finite_rows, zero_rows
 from bertpool.output.stream import StdoutOutput
 from bertpool.plan import Plan
@@ -117,7 +116,14 @@ class _Run:
                 if going_on:
                     self._output.check(self._settings.result())
                 self._row_range, self._whole = self._find_rows()
-                if options.resume and self._is_finished():
+                finished = None
+                if options.resume:
+                    finished = find_finished(
+                        self._plan, self._settings.result(), self._whole, self._row_range,
+                        going_on=going_on,
+                    )  # fmt: skip
+                if finished is not None:
+                    self._counts, self._rejected_before = finished.counts, finished.rejected
                     report = self._report(None)
                 else:
                     if options.resume and not going_on:
@@ -141,40 +147,6 @@ class _Run:
             total, identities = count_rows(plan.options.inputs, plan.options.corpus)
         shard, rows = plan.shard, plan.shard.rows(total)
         return RowRange(shard.index, shard.count, rows.start, rows.stop, total), identities
-
-    def _is_finished(self) -> bool:
-        """Tell whether the output is there, whole, and what this command would write.
-
-        Raises:
-            OutputError: a file is there that this command wouldn't write.
-        """
-        from bertpool.output.vector_file import read_provenance
-
-        plan = self._plan
-        there = [target.path for target in plan.destination.targets if target.path.exists()]
-        if not there:
-            return False
-        if self._whole is None:
-            # Also of a pipe, which is used up by that: whatever comes out, nothing is left to do.
-            corpus = Corpus(plan.options.inputs, plan.options.corpus)
-            for _ in corpus.windows():
-                pass
-            self._whole = corpus.identities
-        for path in there:
-            try:
-                made = read_provenance(path)
-            except (OSError, ValueError, OutputError) as error:
-                raise OutputError(f"{path}: exists; pass --force to replace it") from error
-            expected = json.loads(
-                provenance_json(self._settings.result(), self._whole, made["rows"], self._row_range)
-            )
-            if difference := first_difference(made, expected):
-                raise OutputError(
-                    f"{path}: exists, and was made with {difference}; pass --force to replace it"
-                )
-            self._counts = Counts(rows=made["rows"])
-        self._rejected_before = count_rejects(plan.destination.rejects)
-        return len(there) == len(plan.destination.targets)
 
     def _execute(self) -> Report:
         """Read, tokenize, encode and write at once, each in its own thread.
@@ -282,9 +254,9 @@ class _Run:
         if destination.rejects is None:
             yield None
             return
-        file = RejectsFile(
-            destination.rejects, replace=destination.replace, folder=destination.folder
-        )
+        # What stands there already a killed run has put there, just before the output.
+        replace = destination.replace or self._plan.options.resume
+        file = RejectsFile(destination.rejects, replace=replace, folder=destination.folder)
         try:
             yield file
         finally:

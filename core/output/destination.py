@@ -114,12 +114,17 @@ def find_destination(
         path,
         name,
         _targets(path, FORMATS[name], columns),
-        path.with_name(path.name + ".rejects.jsonl") if rejects else None,
+        rejects_path(path) if rejects else None,
         replace=force,
     )
     for file in destination.files:
         check_target(file, inputs, force=force or resume)
     return destination
+
+
+def rejects_path(output: Path) -> Path:
+    """Name the file of what an output's run couldn't read."""
+    return output.with_name(output.name + ".rejects.jsonl")
 
 
 def _stdout(

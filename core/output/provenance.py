@@ -104,15 +104,17 @@ def is_unchanged(provenance: Mapping[str, Any]) -> bool:
     return bool(digest == provenance["fingerprint"])
 
 
-def first_difference(made_with: Mapping[str, Any], settings: Mapping[str, Any]) -> str | None:
-    """Name the first field that differs, with both values; None where none does."""
+def first_difference(
+    made_with: Mapping[str, Any], settings: Mapping[str, Any], *, this: str = "this run"
+) -> str | None:
+    """Name the first field that differs from ``this``, with both values; None where none does."""
     for name, value in settings.items():
         own = made_with.get(name)
         if name == "fingerprint" or own == value:
             continue  # a fingerprint differs where a field does, and says less
         if name == "inputs":
             return "another input, or one that has changed since"
-        return f"{name} {canonical_json(own)}, and this run has {canonical_json(value)}"
+        return f"{name} {canonical_json(own)}, and {this} has {canonical_json(value)}"
     return None
 
 

@@ -41,6 +41,18 @@ class RejectsFile:
                 self._file.stream.write(json.dumps(content, ensure_ascii=False).encode() + b"\n")
                 self.count += 1
 
+    def copy(self, path: Path) -> None:
+        """Append what another file of rejects holds, if it is there.
+
+        Raises:
+            OutputError: it can't be read, or the disk is full.
+        """
+        with mapped_errors(self._path):
+            if path.is_file():
+                for line in path.read_bytes().splitlines(keepends=True):
+                    self._file.stream.write(line)
+                    self.count += 1
+
     def commit(self) -> None:
         """Put the file in place, or remove an older run's where there is nothing to say."""
         if self.count:

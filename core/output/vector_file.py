@@ -20,6 +20,11 @@ from bertpool.output.table import METADATA_KEY, StoredRows, is_vector
 
 BATCH_ROWS = 4096  # of a piece of .npy
 MAGIC_PREFIX = np.lib.format.MAGIC_PREFIX
+MAGIC: dict[bytes, OutputFormatName] = {
+    b"PAR1": "parquet",
+    b"ARROW1": "arrow",
+    MAGIC_PREFIX: "npy",
+}
 NOT_OURS = "no vectors of bertpool: it has no provenance"
 
 
@@ -101,19 +106,19 @@ class VectorFile:
             yield StoredRows(table)
 
 
-def open_vectors(path: Path) -> VectorFile:
-    """Open a file of vectors for reading.
+def open_vectors(path: Path, format_name: OutputFormatName | None = None) -> VectorFile:
+    """Open a file of vectors for reading; without a format it goes by the suffix, or the bytes.
 
     Raises:
         OutputError: it isn't there, or isn't one that bertpool wrote.
     """
-    name = format_of(path)
-    if name is None:
-        known = ", ".join(f".{one}" for one in FORMATS)
-        raise OutputError(f"{path}: unknown suffix; vectors are in {known}", usage=True)
     try:
+        name = format_name or format_of(path) or _format_by_bytes(path)
+        if name is None:
+            known = ", ".join(f".{one}" for one in FORMATS)
+            raise OutputError(f"{path}: unknown suffix; vectors are in {known}", usage=True)
         schema = SCHEMAS[name](path)
-        provenance = read_provenance(path)
+        provenance = read_provenance(path, name)
     except OSError as error:
         raise OutputError(
             f"{error.filename or path}: {error.strerror or error}", usage=True
@@ -124,14 +129,21 @@ def open_vectors(path: Path) -> VectorFile:
     return VectorFile(path, name, provenance, schema)
 
 
-def read_provenance(path: Path) -> dict[str, Any]:
+def _format_by_bytes(path: Path) -> OutputFormatName | None:
+    """Tell the format of a file that was written under another suffix."""
+    with path.open("rb") as file:
+        head = file.read(8)
+    return next((name for magic, name in MAGIC.items() if head.startswith(magic)), None)
+
+
+def read_provenance(path: Path, format_name: OutputFormatName | None = None) -> dict[str, Any]:
     """Read what made a file: from its own metadata, or the sidecar.
 
     Raises:
         OutputError: there is none.
         OSError: the file, or its sidecar, isn't there.
     """
-    name = format_of(path)
+    name = format_name or format_of(path)
     if name is None:
         raise OutputError(f"{path}: {NOT_OURS}")
     if FORMATS[name].sidecar:

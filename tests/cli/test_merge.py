@@ -226,11 +226,7 @@ def test_a_shard_cut_short_is_an_error_that_leaves_nothing(
         (["PARTS"], "--output"),
         (["no.parquet", "-o", "merged.parquet"], "no.parquet"),
         (["in.txt", "-o", "merged.parquet"], "in.txt: unknown suffix"),
-        pytest.param(
-            ["PARTS", "-o", "merged.bin"],
-            "merged.bin: unknown suffix",
-            marks=pytest.mark.xfail(reason="merge takes any suffix for the shards' format"),
-        ),
+        (["PARTS", "-o", "merged.bin"], "merged.bin: the shards are .parquet"),
         (["PARTS", "-o", "no/such/merged.parquet"], "its folder doesn't exist"),
         (["PARTS", "-o", "v.part-1-of-2.parquet"], "is an input"),
         (["PARTS", "-o", "v.part-1-of-2.parquet", "--force"], "is an input"),
@@ -252,7 +248,6 @@ def test_a_usage_error_of_merge_is_one_line_and_exit_code_2(
     assert sorted(os.listdir()) == before
 
 
-@pytest.mark.xfail(reason="merge writes Parquet into merged.npy")
 def test_a_merge_into_another_format_is_refused_before_anything_is_written(
     bertpool: Run, shards: Run, folder: Path
 ) -> None:

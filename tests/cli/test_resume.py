@@ -301,14 +301,11 @@ def test_a_window_missing_between_others_is_done_again(
     assert same, "the bytes differ"
 
 
-LOCK_HELD = pytest.mark.xfail(reason="PartedOutput.open: the lock stays open behind the error")
-
-
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("000000.arrow", marks=LOCK_HELD),
-        pytest.param("000002.arrow", marks=LOCK_HELD),
+        "000000.arrow",
+        "000002.arrow",
         "manifest.json",
     ],
 )
@@ -338,7 +335,6 @@ def test_a_run_killed_before_its_windows_were_removed_is_resumed_at_once(
     assert same, "the bytes differ"
 
 
-@pytest.mark.xfail(reason="the rows of the file that is there are counted twice (18 of 9)")
 def test_a_run_killed_between_two_of_its_files_is_resumed(
     run: Run, unfinished: Run, folder: Path, tmp_path: Path
 ) -> None:
@@ -354,7 +350,6 @@ def test_a_run_killed_between_two_of_its_files_is_resumed(
     assert same, "the bytes differ"
 
 
-@pytest.mark.xfail(reason="a file without its sidecar is taken for a stranger's, and refused")
 def test_a_run_killed_between_its_file_and_the_sidecar_is_resumed(
     run: Run, unfinished: Run, folder: Path, tmp_path: Path
 ) -> None:

@@ -369,7 +369,6 @@ def test_with_nothing_to_resume_a_run_starts_and_says_so(
     assert len(read_vectors(tmp_path / "v.parquet")) == len(TEXTS)
 
 
-@pytest.mark.xfail(reason="the rows of the file that is there are counted twice")
 def test_of_several_files_one_that_is_missing_is_made_again(
     tmp_path: Path, notes: Path, embed: Embed
 ) -> None:
@@ -399,7 +398,6 @@ def test_rejects_are_the_same_after_an_interruption(
     assert read_column(tmp_path / "v.parquet", "id") == [i for i in range(21) if i % 3 != 1]
 
 
-@pytest.mark.xfail(reason="the rejects' file doesn't replace that of the run that was killed")
 def test_rejects_that_a_killed_run_put_in_place_are_replaced(tmp_path: Path, embed: Embed) -> None:
     source = tmp_path / "notes.txt"
     source.write_bytes(b"hello\n\xff\nthe cat\n" * 7)
