@@ -109,8 +109,8 @@ class _Run:
         """Run, and on the way out leave no half-written file; finished windows stay."""
         options = self._plan.options
         self._output = _make_output(self._plan)
-        going_on = self._output.open(resume=options.resume, force=options.force)
         try:
+            going_on = self._output.open(resume=options.resume, force=options.force)
             with ThreadPoolExecutor(max_workers=1) as hashing:
                 self._settings = hashing.submit(self._plan.settings)  # beside the loading
                 if going_on:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
-from bertpool.errors import Kept, OutputError
+from bertpool.errors import Interrupted, Kept, OutputError
 from bertpool.output.atomic import mapped_errors
 from bertpool.output.destination import Destination
 from bertpool.output.finished import write_output
@@ -67,6 +67,20 @@ class PartedOutput:
             OutputError: another run has it; or it holds parts, and neither ``resume`` nor
                 ``force`` says what to do with them.
         """
+        try:
+            found = self._take_folder(resume=resume, force=force)
+        except Interrupted:
+            # For keep(), which is called on the way out, and removes what holds nothing.
+            with contextlib.suppress(OSError, OutputError):
+                self._take_lock()
+            raise
+        if resume:
+            # What stands at the paths is this run's own, put there before it was interrupted.
+            self._destination = replace(self._destination, replace=True)
+        return bool(found)
+
+    def _take_folder(self, *, resume: bool, force: bool) -> list[Path]:
+        """Lock the folder and return the parts in it that this run may use."""
         with mapped_errors(self.folder), contextlib.ExitStack() as refused:
             self._take_lock()
             refused.callback(self._let_go)
@@ -85,10 +99,7 @@ class PartedOutput:
                 (self.folder / MANIFEST).unlink(missing_ok=True)
             self._rows_kept = sum(int(read_metadata(part)[ROWS_KEY]) for part in found)
             refused.pop_all()
-        if resume:
-            # What stands at the paths is this run's own, put there before it was interrupted.
-            self._destination = replace(self._destination, replace=True)
-        return bool(found)
+        return found
 
     def check(self, settings: Settings) -> None:
         """Compare the settings with those that made the parts, or write them down.

@@ -437,6 +437,22 @@ def test_report_to_stdout_is_json_alone(embed: Embed, give: Give) -> None:
     assert json.loads(ran.out)["output"] == str(ran.path)
 
 
+def test_dry_run_says_what_a_run_would_take_and_writes_nothing(
+    embed: Embed, give: Give, tmp_path: Path
+) -> None:
+    ran = embed(*give("dry_run", True))
+    assert ran.code == 0
+    assert "rows: 4" in ran.err
+    assert "tokens: " in ran.err
+    assert os.listdir(tmp_path) == ["in0.txt"]
+
+
+def test_a_dry_run_s_report_is_json_alone(embed: Embed) -> None:
+    ran = embed("--dry-run", "--report", "-", "--quiet")
+    assert json.loads(ran.out)["rows"] == 4
+    assert ran.err == ""
+
+
 def test_quiet_says_nothing_on_success(embed: Embed, give: Give) -> None:
     ran = embed(*give("quiet", True), texts=[LONG, UNKNOWN, ""])
     assert (ran.code, ran.out, ran.err) == (0, "", "")
