@@ -117,3 +117,4 @@ def merge(
 
 
 app.command(epilog=EPILOG)(insight_strategies.explain)
+app.command(epilog=EPILOG)(insight_strategies.compare)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+Side = Literal["left", "right"]
 EIGHTHS = " ▏▎▍▌▋▊▉"
 GAP = "  "  # between the columns of plain text
 
@@ -73,10 +74,11 @@ def _show_plain(
 ) -> None:
     lines = [list(headers), *([escaped(cell.text) for cell in row] for row in rows)]
     widths = [max(cell_len(line[i]) for line in lines) for i in range(len(headers))]
-    stdout.print(title)
+    print(escaped(title))
     for line in lines:
         padded = [_padded(text, widths[i], i < left) for i, text in enumerate(line)]
-        stdout.print(GAP.join(padded).rstrip())
+        print(GAP.join(padded).rstrip())
+    print()
 
 
 def _padded(text: str, width: int, left: bool) -> str:
@@ -89,10 +91,10 @@ def _show_rich(
 ) -> None:
     table = Table(box=SIMPLE_HEAD, title=Text(title, "bold"), title_justify="left", pad_edge=False)
     for index, header in enumerate(headers):
-        table.add_column(
-            Text(header), justify="left" if index < left else "right", no_wrap=True,
-            overflow="ellipsis",
-        )  # fmt: skip
+        # Figures with an interval may take two lines on a narrow terminal; names and bars may not.
+        wraps = index >= left and all(row[index].share is None for row in rows)
+        side: Side = "left" if index < left else "right"
+        table.add_column(Text(header), justify=side, no_wrap=not wraps, overflow="ellipsis")
     width = _bar_width(headers, rows)
     for row in rows:
         table.add_row(*(_rich_cell(cell, width) for cell in row))

@@ -50,6 +50,38 @@ Head = Annotated[
         show_default="the average of all",
     ),
 ]  # fmt: skip
+ComparedInput = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE", help="Texts, or labelled pairs of texts; - is stdin.", show_default=False
+    ),
+]
+LabelColumn = Annotated[
+    str | None,
+    _option(
+        "--label-column", help="Of pairs: 1 similar, 0 not, or a score.", panel=_LOOK,
+        metavar="NAME", show_default="label, score and the like, beside two texts",
+    ),
+]  # fmt: skip
+ComparedStrategies = Annotated[
+    list[str],
+    _option(
+        "--strategy", "-s",
+        help="Several (cls,mean).",
+        panel=_LOOK,
+        metavar="NAME",
+        autocompletion=options._complete_strategy,
+        show_default="cls,mean,max,mean_sqrt_len,attention,pooler, as far as there",
+    ),
+]  # fmt: skip
+Layers = Annotated[
+    list[str],
+    _option("--layer", help="One or several (-1,-2,last-4).", panel=_LOOK, metavar="K"),
+]
+Sample = Annotated[
+    int,
+    _option("--sample", help="Texts or rows at most, drawn evenly.", panel=_LOOK, min=3),
+]
 Json = Annotated[bool, _option("--json", help="Write JSON.", panel=_RESULT)]
 Quiet = Annotated[bool, _option("--quiet", "-q", help="Show no notes.", panel=_RESULT)]
 
@@ -98,3 +130,47 @@ def explain(
         show_json(explanation_json(explanation))
     else:
         show_explanation(explanation)
+
+
+def compare(
+    file: ComparedInput,
+    text_column: options.TextColumn = "text",
+    pair_column: options.PairColumn = None,
+    label_column: LabelColumn = None,
+    input_format: options.InputFormat = "auto",
+    encoding: options.Encoding = "utf-8",
+    sample: Sample = 2000,
+    model: options.Model = None,
+    revision: options.Revision = None,
+    offline: options.Offline = False,
+    strategy: ComparedStrategies = [],  # noqa: B006
+    layer: Layers = ["-1"],  # noqa: B006
+    exclude_special: options.ExcludeSpecial = False,
+    max_length: options.MaxLength = None,
+    prompt: options.Prompt = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare strategies on your own texts or labelled pairs, and say which to take."""
+    start_logging(quiet=quiet, verbose=False)
+    from bertpool.cli.charts import show_json
+    from bertpool.cli.insight_views import comparison_json, show_comparison
+    from bertpool.corpus import CorpusOptions
+    from bertpool.insight.compare import compare as measure
+    from bertpool.insight.texts import read_material
+    from bertpool.model import load
+
+    reading = CorpusOptions(input_format, text_column, pair_column, encoding=encoding)
+    found = measure(
+        load(model, revision=revision, offline=offline),
+        read_material(file, reading, label_column, sample),
+        strategy=strategy or None,
+        layer=layer,
+        exclude_special=exclude_special,
+        max_length=max_length,
+        prompt=prompt,
+    )
+    if json:
+        show_json(comparison_json(found))
+    else:
+        show_comparison(found)

@@ -23,7 +23,7 @@ def model(tiny: Tiny) -> list[str]:
 def test_explain_prints_a_row_for_each_token_in_plain_text(bertpool: Run, model: list[str]) -> None:
     finished = bertpool("explain", "cat two", "-s", "cls,mean", *model)
     assert finished.code == 0
-    lines = [line.split() for line in finished.out.splitlines()]
+    lines = [line.split() for line in finished.out.splitlines() if line]
     assert lines[1] == ["#", "token", "id", "cls", "mean"]
     assert [line[1] for line in lines[2:]] == ["[CLS]", "cat", "two", "[SEP]"]
     assert [line[-2:] for line in lines[2:4]] == [["1.000", "0.250"], ["0.000", "0.250"]]
@@ -40,7 +40,7 @@ def test_explain_writes_json(bertpool: Run, model: list[str]) -> None:
 def test_explain_marks_what_was_cut(bertpool: Run, model: list[str]) -> None:
     finished = bertpool("explain", "cat one two", "--max-length", "3", *model)
     assert "cut: 2 tokens beyond the limit of 3" in finished.out
-    assert sum(line.split()[-1] == "cut" for line in finished.out.splitlines()) == 2
+    assert sum(line.endswith("  cut") for line in finished.out.splitlines()) == 2
 
 
 def test_explain_takes_a_row_of_a_file(bertpool: Run, model: list[str], tmp_path: Path) -> None:
@@ -86,3 +86,82 @@ def test_explain_says_that_a_row_is_not_there(
 
 def test_a_token_that_looks_like_markup_is_shown_as_it_is(bertpool: Run, model: list[str]) -> None:
     assert "[CLS]" in bertpool("explain", "[bold]cat[/bold]", *model).out
+
+
+# compare
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> Path:
+    path = tmp_path / "pairs.csv"
+    lines = ["the cat runs,the cat runs fast,1", "red fish,green tree,0", "hot day,warm day,1"]
+    lines += ["old man,new house,0", "I see,you see,1", "bread,moon,0"]
+    path.write_text("text,pair,label\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def test_compare_prints_a_row_for_each_strategy_and_an_advice(
+    bertpool: Run, model: list[str], labelled: Path
+) -> None:
+    finished = bertpool("compare", labelled, "-s", "cls,mean,max", *model)
+    assert finished.code == 0
+    table = finished.out.split("\n\n")[0].splitlines()
+    assert table[1].split()[:5] == ["strategy", "similar", "dissimilar", "gap", "AUC"]
+    assert [line.split()[0] for line in table[2:]] == ["cls", "mean", "max"]
+    assert sum(line.startswith("advice: ") for line in finished.out.splitlines()) == 1
+    assert not set(BOXES) & set(finished.out)
+
+
+def test_compare_writes_json(bertpool: Run, model: list[str], labelled: Path) -> None:
+    content = json.loads(bertpool("compare", labelled, "--json", *model).out)
+    mean = content["strategies"]["mean"]
+    assert {"gap", "auc", "spearman", "behind_best", "anisotropy"} <= set(mean)
+    assert mean["auc"]["low"] <= mean["auc"]["value"] <= mean["auc"]["high"]
+    assert content["best"] in content["strategies"]
+    assert content["advice"]
+
+
+def test_compare_takes_a_corpus_without_labels(
+    bertpool: Run, model: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("cat\ndog\nhouse by the river\nold man\n")
+    finished = bertpool("compare", tmp_path / "a.txt", "-s", "cls,mean", *model)
+    assert "effective rank" in finished.out
+    assert "nearest neighbours in common" in finished.out
+    assert "AUC" not in finished.out
+
+
+def test_compare_reads_stdin(shell: Run, model: list[str], tmp_path: Path) -> None:
+    command = f"printf 'cat\\ndog\\nfish\\n' | bertpool compare - -s mean {' '.join(model)}"
+    assert "of 3 texts" in shell(command, cwd=tmp_path).stdout
+
+
+def test_compare_names_the_layers_of_several(
+    bertpool: Run, model: list[str], labelled: Path
+) -> None:
+    finished = bertpool("compare", labelled, "-s", "mean", "--layer", "-1,-2", "--json", *model)
+    assert list(json.loads(finished.out)["strategies"]) == ["mean_layer2", "mean_layer1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["no-such.csv"], "no such file"),
+        (["pairs.csv", "--label-column", "grade"], '"grade"'),
+        (["pairs.csv", "-s", "typo"], "--strategy typo: unknown"),
+        (["pairs.csv", "--layer", "9"], "--layer 9"),
+    ],
+)
+def test_compare_refuses_what_it_cannot_do(
+    bertpool: Run,
+    model: list[str],
+    labelled: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(labelled.parent)
+    finished = bertpool("compare", *arguments, *model)
+    assert finished.code == 2
+    assert said in finished.err
+    assert finished.out == ""
