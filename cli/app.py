@@ -118,3 +118,4 @@ def merge(
 
 app.command(epilog=EPILOG)(insight_strategies.explain)
 app.command(epilog=EPILOG)(insight_strategies.compare)
+app.command(epilog=EPILOG)(insight_strategies.plot)

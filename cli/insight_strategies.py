@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from bertpool.cli import options
-from bertpool.cli.messages import start_logging
+from bertpool.cli.messages import show, start_logging
 from bertpool.cli.options import _option
 
 _LOOK = "What to look at"
@@ -78,6 +78,38 @@ Layers = Annotated[
     list[str],
     _option("--layer", help="One or several (-1,-2,last-4).", panel=_LOOK, metavar="K"),
 ]
+ComparisonPicture = Annotated[
+    str | None,
+    _option(
+        "--plot", help="Draw cosines and agreement, .png or .html.", panel=_RESULT, metavar="FILE"
+    ),
+]
+VectorFile = Annotated[
+    str, typer.Argument(metavar="FILE", help="Vectors that embed wrote.", show_default=False)
+]
+Color = Annotated[
+    str | None,
+    _option("--color", help="Column that colours the points.", panel=_LOOK, metavar="COLUMN"),
+]
+VectorColumn = Annotated[
+    str | None,
+    _option(
+        "--column", help="Of the vectors, where a file has several.", panel=_LOOK, metavar="NAME",
+        show_default="the first",
+    ),
+]  # fmt: skip
+Method = Annotated[
+    Literal["pca", "umap"],
+    _option("--method", help="How many dimensions become two; umap is an extra.", panel=_LOOK),
+]
+Picture = Annotated[
+    str | None,
+    _option(
+        "--output", "-o", help="Picture to write, .png or .html.", panel=_RESULT,
+        show_default="the file's name with .png",
+    ),
+]  # fmt: skip
+Force = Annotated[bool, _option("--force", help="Replace a picture.", panel=_RESULT)]
 Sample = Annotated[
     int,
     _option("--sample", help="Texts or rows at most, drawn evenly.", panel=_LOOK, min=3),
@@ -148,6 +180,8 @@ def compare(
     exclude_special: options.ExcludeSpecial = False,
     max_length: options.MaxLength = None,
     prompt: options.Prompt = None,
+    plot: ComparisonPicture = None,
+    force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -157,9 +191,12 @@ def compare(
     from bertpool.cli.insight_views import comparison_json, show_comparison
     from bertpool.corpus import CorpusOptions
     from bertpool.insight.compare import compare as measure
+    from bertpool.insight.plot import check_comparison_plot, plot_comparison
     from bertpool.insight.texts import read_material
     from bertpool.model import load
 
+    if plot is not None:
+        check_comparison_plot(plot, [file], force=force)
     reading = CorpusOptions(input_format, text_column, pair_column, encoding=encoding)
     found = measure(
         load(model, revision=revision, offline=offline),
@@ -174,3 +211,26 @@ def compare(
         show_json(comparison_json(found))
     else:
         show_comparison(found)
+    if plot is not None:
+        plot_comparison(found, plot)
+
+
+def plot(
+    file: VectorFile,
+    color: Color = None,
+    column: VectorColumn = None,
+    method: Method = "pca",
+    sample: Sample = 20_000,
+    output: Picture = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Draw a map of a vector file: its texts as points in the plane."""
+    start_logging(quiet=quiet, verbose=False)
+    from bertpool.insight.plot import plot as draw
+
+    path = draw(
+        file, output=output, color=color, column=column, method=method, sample=sample, force=force
+    )
+    if not quiet:
+        show(f"{path}: ", "bold", "drawn")

@@ -165,3 +165,68 @@ def test_compare_refuses_what_it_cannot_do(
     assert finished.code == 2
     assert said in finished.err
     assert finished.out == ""
+
+
+def test_compare_draws_a_picture(bertpool: Run, model: list[str], labelled: Path) -> None:
+    picture = labelled.with_suffix(".png")
+    options = ["-s", "cls,mean", "--plot", picture, *model]
+    assert bertpool("compare", labelled, *options).code == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    refused = bertpool("compare", labelled, *options)
+    assert refused.code == 2
+    assert "exists; pass --force" in refused.err
+    assert bertpool("compare", labelled, *options, "--force").code == 0
+
+
+# plot
+
+
+@pytest.fixture
+def vectors(bertpool: Run, model: list[str], tmp_path: Path) -> Path:
+    (tmp_path / "notes.txt").write_text("cat\ndog\nhouse by the river\nold man\n")
+    assert bertpool("embed", tmp_path / "notes.txt", "-q", *model).code == 0
+    return tmp_path / "notes.parquet"
+
+
+def test_plot_draws_a_picture_and_says_where_it_is(bertpool: Run, vectors: Path) -> None:
+    finished = bertpool("plot", vectors)
+    assert finished.code == 0
+    assert finished.out == ""
+    assert finished.err == f"{vectors.with_suffix('.png')}: drawn\n"
+    assert vectors.with_suffix(".png").is_file()
+
+
+def test_plot_is_quiet_when_asked(bertpool: Run, vectors: Path) -> None:
+    finished = bertpool("plot", vectors, "-q", "-o", vectors.with_suffix(".html"), "--method=pca")
+    assert (finished.code, finished.out, finished.err) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["no-such.parquet"], "no-such.parquet"),
+        (["notes.parquet", "--color", "topic"], "--color topic"),
+        (["notes.parquet", "-o", "a.pdf"], "unknown suffix"),
+        (["notes.parquet", "--method", "tsne"], "tsne"),
+        (["notes.txt"], "unknown suffix"),
+    ],
+)
+def test_plot_refuses_what_it_cannot_do(
+    bertpool: Run,
+    vectors: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(vectors.parent)
+    finished = bertpool("plot", *arguments)
+    assert finished.code == 2
+    assert said in finished.err
+
+
+@pytest.mark.parametrize("command", ["explain", "compare", "plot"])
+def test_help_imports_nothing_heavy(shell: Run, tmp_path: Path, command: str) -> None:
+    finished = shell(f"python -X importtime -m bertpool {command} --help", cwd=tmp_path)
+    assert finished.returncode == 0
+    heavy = ("torch", "numpy", "matplotlib", "scipy", "sklearn", "pyarrow", "transformers")
+    assert not [name for name in heavy if f"| {name}\n" in finished.stderr]
