@@ -164,11 +164,12 @@ def _named(name: str, one: Contender) -> str:
 
 
 def _interval(figure: Estimate) -> str:
-    return f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
+    low, high = (f"{end:.3f}".replace("0.", ".", 1) for end in (figure.low, figure.high))
+    return f"{figure.value:.3f} [{low},{high}]"
 
 
 def _verdict(behind: Estimate) -> str:
-    return "real" if behind.excludes_zero else "may be chance"
+    return "real" if behind.excludes_zero else "unclear"
 
 
 def _show_geometry(found: Comparison) -> None:

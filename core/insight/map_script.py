@@ -91,7 +91,8 @@ function ticks(low, high) {
   const rough = (high - low) / 6, base = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map(k => k * base).find(s => s >= rough);
   const all = [];
-  for (let t = Math.ceil(low / step) * step; t <= high; t += step) all.push(t);
+  // Multiples, not a running sum, which would show 1.1e-17 for 0.
+  for (let k = Math.ceil(low / step); k * step <= high; k++) all.push(k * step);
   return all.map(t => [t, Number(t.toPrecision(6)).toString()]);
 }
 function drawAxes() {

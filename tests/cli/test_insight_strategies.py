@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,27 @@ def test_compare_draws_a_picture(bertpool: Run, model: list[str], labelled: Path
     assert refused.code == 2
     assert "exists; pass --force" in refused.err
     assert bertpool("compare", labelled, *options, "--force").code == 0
+
+
+# Cosines of A with B, and of A with C, as published for bert-base-uncased.
+PUBLISHED = {"cls": (0.9445, 0.8200), "mean": (0.8737, 0.5439), "max": (0.9312, 0.7955)}
+A = "A dog is running through the park."
+B = "A canine sprints across the garden."
+C = "Stock prices fell sharply today."
+
+
+@pytest.mark.network
+@pytest.mark.skipif("BERTPOOL_TEST_NETWORK" not in os.environ, reason="BERTPOOL_TEST_NETWORK unset")
+def test_compare_gives_the_published_cosines(shell: Run, tmp_path: Path) -> None:
+    # Each pair both ways round: two of each label are the fewest that can be compared.
+    rows = [f"{A},{B},1", f"{B},{A},1", f"{A},{C},0", f"{C},{A},0"]
+    (tmp_path / "pairs.csv").write_text("\n".join(["text,pair,label", *rows]) + "\n")
+    command = "bertpool compare pairs.csv -m bert-base-uncased -s cls,mean,max --json"
+    finished = shell(command, cwd=tmp_path, timeout=600, HF_HUB_OFFLINE="0")
+    strategies = json.loads(finished.stdout)["strategies"]
+    for name, (similar, dissimilar) in PUBLISHED.items():
+        assert strategies[name]["similar"] == pytest.approx(similar, abs=1e-4)
+        assert strategies[name]["dissimilar"] == pytest.approx(dissimilar, abs=1e-4)
 
 
 # plot

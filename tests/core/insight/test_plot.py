@@ -227,6 +227,8 @@ def test_the_pages_script_draws_every_point_and_shows_the_text_under_the_pointer
     result = run_in_node(draw_html(drawn(NASTY, colouring=colouring)))
     assert result["drawn"] == len(NASTY)
     assert "PC 1 (60.0%)" in result["words"]
+    assert "0" in result["words"]
+    assert not [word for word in result["words"] if "e-" in word]
     assert result["tip"] == result["tipZoomed"] == f"row 2, topic: b{NASTY[1]}"
     assert result["found"] == "1 of 7 texts"
     assert result["legend"] == "topica6b1"
