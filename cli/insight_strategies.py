@@ -118,7 +118,13 @@ Json = Annotated[bool, _option("--json", help="Write JSON.", panel=_RESULT)]
 Quiet = Annotated[bool, _option("--quiet", "-q", help="Show no notes.", panel=_RESULT)]
 
 
+# What a command hands on to the library as it was given.
+HOW_TO_EXPLAIN = ("layer", "head", "exclude_special", "max_length", "prompt")
+HOW_TO_COMPARE = ("layer", "exclude_special", "max_length", "prompt", "sample")
+
+
 def explain(
+    context: typer.Context,
     text: ExplainedText = None,
     input: InputFile = None,
     row: Row = 0,
@@ -139,8 +145,7 @@ def explain(
 ) -> None:
     """Show the weight of each token of a text in each strategy's vector."""
     start_logging(quiet=quiet, verbose=False)
-    from bertpool.cli.charts import show_json
-    from bertpool.cli.insight_views import explanation_json, show_explanation
+    from bertpool.cli.insight_views import show_explanation
     from bertpool.corpus import CorpusOptions
     from bertpool.insight.explain import explain as weigh
     from bertpool.insight.texts import find_text
@@ -148,23 +153,13 @@ def explain(
 
     reading = CorpusOptions(input_format, text_column, encoding=encoding)
     chosen = find_text(text, input, row, reading)
-    explanation = weigh(
-        load(model, revision=revision, offline=offline),
-        chosen,
-        strategy=strategy or None,
-        layer=layer,
-        head=head,
-        exclude_special=exclude_special,
-        max_length=max_length,
-        prompt=prompt,
-    )
-    if json:
-        show_json(explanation_json(explanation))
-    else:
-        show_explanation(explanation)
+    loaded = load(model, revision=revision, offline=offline)
+    how = {name: context.params[name] for name in HOW_TO_EXPLAIN}
+    show_explanation(weigh(loaded, chosen, strategy=strategy or None, **how), json=json)
 
 
 def compare(
+    context: typer.Context,
     file: ComparedInput,
     text_column: options.TextColumn = "text",
     pair_column: options.PairColumn = None,
@@ -187,32 +182,21 @@ def compare(
 ) -> None:
     """Compare strategies on your own texts or labelled pairs, and say which to take."""
     start_logging(quiet=quiet, verbose=False)
-    from bertpool.cli.charts import show_json
-    from bertpool.cli.insight_views import comparison_json, show_comparison
+    from bertpool.cli.insight_views import show_comparison
     from bertpool.corpus import CorpusOptions
     from bertpool.insight.compare import compare as measure
     from bertpool.insight.plot import check_comparison_plot, plot_comparison
     from bertpool.insight.texts import read_material
     from bertpool.model import load
 
-    if plot is not None:
-        check_comparison_plot(plot, [file], force=force)
+    check_comparison_plot(plot, [file], force=force)
     reading = CorpusOptions(input_format, text_column, pair_column, encoding=encoding)
-    found = measure(
-        load(model, revision=revision, offline=offline),
-        read_material(file, reading, label_column, sample),
-        strategy=strategy or None,
-        layer=layer,
-        exclude_special=exclude_special,
-        max_length=max_length,
-        prompt=prompt,
-    )
-    if json:
-        show_json(comparison_json(found))
-    else:
-        show_comparison(found)
-    if plot is not None:
-        plot_comparison(found, plot)
+    material = read_material(file, reading, label_column, sample)
+    loaded = load(model, revision=revision, offline=offline)
+    how = {name: context.params[name] for name in HOW_TO_COMPARE}
+    found = measure(loaded, material, strategy=strategy or None, **how)
+    show_comparison(found, json=json)
+    plot_comparison(found, plot)
 
 
 def plot(

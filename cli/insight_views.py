@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from bertpool.cli.charts import Cell, figures, show_line, show_table
+from bertpool.cli.charts import Cell, figures, show_json, show_line, show_table
 from bertpool.insight.advice import advise, warn
 from bertpool.insight.comparison import Comparison, Contender
 from bertpool.insight.explain import Explanation, Token
@@ -18,8 +18,11 @@ SHOWN_CUT = 12  # tokens beyond the limit that are listed
 GREY = "bright_black"
 
 
-def show_explanation(explanation: Explanation) -> None:
+def show_explanation(explanation: Explanation, *, json: bool) -> None:
     """Show a row for each token, with its weight in each strategy's vector."""
+    if json:
+        show_json(explanation_json(explanation))
+        return
     tokens, names = explanation.tokens, list(explanation.weights)
     rows = [_token_row(explanation, token) for token in _shown(explanation)]
     head = "" if explanation.head is None else f", head {explanation.head}"
@@ -118,8 +121,11 @@ GEOMETRY = {
 }
 
 
-def show_comparison(found: Comparison) -> None:
+def show_comparison(found: Comparison, *, json: bool) -> None:
     """Show a row for each strategy: pairs, geometry, agreement; then the advice."""
+    if json:
+        show_json(comparison_json(found))
+        return
     if found.main is not None:
         _show_pairs(found)
     _show_geometry(found)

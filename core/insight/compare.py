@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,18 +25,19 @@ from bertpool.insight.pooled_layer import (
 )
 from bertpool.insight.similarity import (
     RESAMPLES,
-    Separation,
     cosine_of_pairs,
     main_statistic,
     separate,
 )
-from bertpool.insight.texts import Pairs
+from bertpool.insight.texts import SEED, Pairs
 from bertpool.model import Model, embed_all
 
 DEFAULT_STRATEGIES = ("cls", "mean", "max", "mean_sqrt_len", "attention", "pooler")
+SAMPLE = 2000
 WEIGHED_TEXTS = 200  # texts whose attention on special tokens is averaged
 
 Vectors = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.float64]
 
 
 def compare(
@@ -48,6 +49,7 @@ def compare(
     exclude_special: bool = False,
     max_length: int | None = None,
     prompt: str | None = None,
+    sample: int = SAMPLE,
     resamples: int = RESAMPLES,
 ) -> Comparison:
     """Measure strategies side by side.
@@ -61,24 +63,29 @@ def compare(
         exclude_special: pool without special tokens.
         max_length: tokens kept of a text.
         prompt: text put before each.
+        sample: texts at most whose geometry is measured, each being compared with all others.
         resamples: of the bootstrap.
 
     Raises:
         BertpoolError: a subclass says what is wrong.
     """
-    if isinstance(texts, Pairs):
-        check_extra("stats", "scipy", "sklearn")
     pairs = texts if isinstance(texts, Pairs) else None
+    if pairs is not None:
+        check_extra("stats", "scipy", "sklearn")
     distinct = texts.distinct if isinstance(texts, Pairs) else list(dict.fromkeys(texts))
-    several = len(find_layers(model.checkpoint, layer)) > 1
+    options = {"exclude_special": exclude_special, "max_length": max_length, "prompt": prompt}
     pooled: dict[str, _Pooled] = {}
     share = None
-    options = {"exclude_special": exclude_special, "max_length": max_length, "prompt": prompt}
     for loaded in _load_layers(model, strategy, layer, options):
+        several = len(find_layers(model.checkpoint, layer)) > 1
         pooled |= _pool(model.checkpoint, loaded, distinct, several=several)
-        if "attention" in loaded.strategies:
+        if share is None and "attention" in loaded.strategies:
             share = special_share(loaded, distinct[:WEIGHED_TEXTS], "attention")
-    return _comparison(model.checkpoint.name, pooled, distinct, pairs, share, resamples)
+    unlabelled = _unlabelled(model.checkpoint.name, pooled, _sampled(len(distinct), sample))
+    found = replace(unlabelled, special_share=share)
+    if pairs is None:
+        return found
+    return _with_labels(found, pairs, _cosines(pooled, distinct, pairs), resamples)
 
 
 @dataclass(frozen=True)
@@ -123,43 +130,53 @@ def _pool(
     }
 
 
-def _comparison(
-    model: str,
-    pooled: Mapping[str, _Pooled],
-    texts: list[str],
-    pairs: Pairs | None,
-    special_share: float | None,
-    resamples: int,
+def _sampled(count: int, most: int) -> npt.NDArray[np.int64]:
+    """Draw which texts' geometry is measured, in order."""
+    if count <= most:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(SEED).choice(count, most, replace=False))
+
+
+def _unlabelled(
+    model: str, pooled: Mapping[str, _Pooled], rows: npt.NDArray[np.int64]
 ) -> Comparison:
-    neighbours = {name: nearest(one.vectors) for name, one in pooled.items()}
-    cosines = {} if pairs is None else _cosines(pooled, texts, pairs)
-    separations: Mapping[str, Separation] = {}
-    if pairs is not None:
-        separations = separate(cosines, pairs.labels, binary=pairs.binary, resamples=resamples)
+    """Measure how the vectors of some texts lie."""
+    vectors = {name: one.vectors[rows] for name, one in pooled.items()}
+    neighbours = {name: nearest(some) for name, some in vectors.items()}
     return Comparison(
         model=model,
-        texts=len(texts),
+        texts=len(rows),
         contenders={
             name: Contender(
                 one.strategy,
                 one.layer,
-                measure(one.vectors, neighbours[name]),
-                separations.get(name),
-                one.declared,
+                measure(vectors[name], neighbours[name]),
+                declared=one.declared,
             )
             for name, one in pooled.items()
         },
         agreement=_agreement(list(neighbours.values())),
-        main=None if pairs is None else main_statistic(pairs.binary),
-        special_share=special_share,
-        labels=np.zeros(0) if pairs is None else pairs.labels,
+    )
+
+
+def _with_labels(
+    found: Comparison, pairs: Pairs, cosines: dict[str, Floats], resamples: int
+) -> Comparison:
+    """Add how cosines agree with labels."""
+    separations = separate(cosines, pairs.labels, binary=pairs.binary, resamples=resamples)
+    return replace(
+        found,
+        contenders={
+            name: replace(one, separation=separations[name])
+            for name, one in found.contenders.items()
+        },
+        main=main_statistic(pairs.binary),
+        labels=pairs.labels,
         cosines=cosines,
     )
 
 
-def _cosines(
-    pooled: Mapping[str, _Pooled], texts: list[str], pairs: Pairs
-) -> dict[str, npt.NDArray[np.float64]]:
+def _cosines(pooled: Mapping[str, _Pooled], texts: list[str], pairs: Pairs) -> dict[str, Floats]:
     """Compute the cosine of each pair by each contender, ``(pairs)``."""
     place = {text: index for index, text in enumerate(texts)}
     first, second = ([place[text] for text in side] for side in (pairs.texts, pairs.pairs))
@@ -169,5 +186,5 @@ def _cosines(
     }
 
 
-def _agreement(neighbours: list[Neighbours]) -> npt.NDArray[np.float64]:
+def _agreement(neighbours: list[Neighbours]) -> Floats:
     return np.array([[overlap(one, other) for other in neighbours] for one in neighbours])

@@ -85,17 +85,19 @@ def find_picture(path: Path, inputs: Sequence[str], *, force: bool) -> Picture:
     return PICTURES[path.suffix.lower()]
 
 
-def check_comparison_plot(output: str, inputs: Sequence[str], *, force: bool) -> None:
-    """Check before anything is measured that a comparison may be drawn.
+def check_comparison_plot(output: str | None, inputs: Sequence[str], *, force: bool) -> None:
+    """Check before anything is measured that a comparison may be drawn, where it is to be.
 
     Raises:
         BertpoolError: it may not, or matplotlib isn't installed.
     """
-    find_picture(Path(output), inputs, force=force)
-    check_extra("plot", "matplotlib")
+    if output is not None:
+        find_picture(Path(output), inputs, force=force)
+        check_extra("plot", "matplotlib")
 
 
-def plot_comparison(found: Comparison, output: str) -> None:
+def plot_comparison(found: Comparison, output: str | None) -> None:
     """Draw how strategies separate pairs, and how far their nearest neighbours agree."""
-    path = Path(output)
-    write_atomic(path, PICTURES[path.suffix.lower()].draw_comparison(found))
+    if output is not None:
+        path = Path(output)
+        write_atomic(path, PICTURES[path.suffix.lower()].draw_comparison(found))

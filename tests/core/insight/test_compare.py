@@ -121,3 +121,10 @@ def test_the_share_of_special_tokens_is_that_of_attention_only(model: Model) -> 
     assert 0 < share < 1
     without = compare(model, TEXTS, strategy="attention", exclude_special=True)
     assert without.special_share == 0.0
+
+
+def test_geometry_is_measured_on_a_sample_of_many_texts(model: Model, pairs: Pairs) -> None:
+    few = compare(model, pairs, strategy="mean", sample=12, resamples=10)
+    all_of_them = compare(model, pairs, strategy="mean", resamples=10)
+    assert (few.texts, all_of_them.texts) == (12, len(pairs.distinct))
+    assert few.cosines["mean"].tolist() == all_of_them.cosines["mean"].tolist()
