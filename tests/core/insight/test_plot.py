@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import html
+import importlib.util
 import json
 import re
 import shutil
@@ -12,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from bertpool.errors import BertpoolError, OutputError
-from bertpool.insight import extras
 from bertpool.insight.colours import OKABE_ITO, OTHER, Categories, Numbers, colour_by
 from bertpool.insight.compare import compare
 from bertpool.insight.comparison import Comparison
@@ -352,9 +352,9 @@ def test_what_cannot_be_drawn_is_refused(
 
 def without(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     """Make one library look as if it weren't installed."""
-    find = extras.importlib.util.find_spec
+    find = importlib.util.find_spec
     monkeypatch.setattr(
-        extras.importlib.util, "find_spec", lambda name: None if name == missing else find(name)
+        importlib.util, "find_spec", lambda name: None if name == missing else find(name)
     )
 
 

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import importlib.util
+from typing import Any
+
 import numpy as np
 import pytest
-from bertpool.insight import extras
+from bertpool.errors import BertpoolError
 from bertpool.insight.similarity import (
     STATISTICS,
     Estimate,
@@ -57,9 +60,10 @@ def test_auc_of_each_resample_equals_scikit_learns() -> None:
 def test_spearman_of_each_resample_equals_scipys(labels: np.ndarray) -> None:
     cosines = noisy(labels, 0.3, 2)
     (counts,) = draw(np.zeros(60), resamples=40)
-    expected = [
-        spearmanr(np.repeat(cosines, drawn), np.repeat(labels, drawn)).statistic for drawn in counts
-    ]
+    expected = []
+    for drawn in counts:
+        of_one: Any = spearmanr(np.repeat(cosines, drawn), np.repeat(labels, drawn))
+        expected.append(of_one.statistic)
     np.testing.assert_allclose(resampled_spearman(cosines, labels, counts), expected, atol=1e-12)
 
 
@@ -100,6 +104,6 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.Mon
     def not_found(name: str) -> None:
         return None
 
-    monkeypatch.setattr(extras.importlib.util, "find_spec", not_found)
-    with pytest.raises(extras.BertpoolError, match=r"pip install 'bertpool\[stats\]'"):
+    monkeypatch.setattr(importlib.util, "find_spec", not_found)
+    with pytest.raises(BertpoolError, match=r"pip install 'bertpool\[stats\]'"):
         separate({"one": noisy(BINARY, 0.3, 1)}, BINARY, binary=True)
