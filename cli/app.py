@@ -124,8 +124,10 @@ def merge(
 
 for command in (
     insight_strategies.explain,
+    insight_strategies.compare,
     insight_files.inspect,
     insight_files.verify,
     insight_files.search,
+    insight_strategies.plot,
 ):
     app.command(epilog=EPILOG)(command)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -14,7 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+Side = Literal["left", "right"]
 EIGHTHS = " ▏▎▍▌▋▊▉"
+NARROWEST_BAR, WIDEST_BAR = 3, 16  # cells
+EDGES = 2  # cells that a table's box takes
 GAP = "  "  # between the columns of plain text
 
 stdout = Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
@@ -53,8 +56,12 @@ def show_table(
     title: str, headers: Sequence[str], rows: Sequence[Sequence[Cell]], *, left: int = 1
 ) -> None:
     """Show a table; the first ``left`` columns are aligned left, the others right."""
-    show = _show_rich if stdout.is_terminal else _show_plain
-    show(title, headers, rows, left)
+    if not stdout.is_terminal:
+        _show_plain(title, headers, rows, left)
+        return
+    show_line(title, "bold")
+    for chosen in _fitting(headers, rows, left):
+        _show_rich([headers[i] for i in chosen], [[row[i] for i in chosen] for row in rows], left)
 
 
 def show_line(text: str, style: str = "") -> None:
@@ -73,10 +80,11 @@ def _show_plain(
 ) -> None:
     lines = [list(headers), *([escaped(cell.text) for cell in row] for row in rows)]
     widths = [max(cell_len(line[i]) for line in lines) for i in range(len(headers))]
-    stdout.print(title)
+    print(escaped(title))
     for line in lines:
         padded = [_padded(text, widths[i], i < left) for i, text in enumerate(line)]
-        stdout.print(GAP.join(padded).rstrip())
+        print(GAP.join(padded).rstrip())
+    print()
 
 
 def _padded(text: str, width: int, left: bool) -> str:
@@ -84,16 +92,47 @@ def _padded(text: str, width: int, left: bool) -> str:
     return text + space if left else space + text
 
 
-def _show_rich(
-    title: str, headers: Sequence[str], rows: Sequence[Sequence[Cell]], left: int
-) -> None:
-    table = Table(box=SIMPLE_HEAD, title=Text(title, "bold"), title_justify="left", pad_edge=False)
-    for index, header in enumerate(headers):
-        table.add_column(
-            Text(header), justify="left" if index < left else "right", no_wrap=True,
-            overflow="ellipsis",
-        )  # fmt: skip
+def _fitting(
+    headers: Sequence[str], rows: Sequence[Sequence[Cell]], left: int
+) -> Iterator[list[int]]:
+    """Yield the columns of one table, or of several where more bars don't fit side by side."""
+    first, chosen = list(range(left)), list(range(left))
+    used = base = EDGES + sum(_width(headers, rows, i) for i in first)
+    for index in range(left, len(headers)):
+        width = _width(headers, rows, index)
+        if _has_bar(rows, index) and len(chosen) > left and used + width > stdout.width:
+            yield chosen
+            chosen, used = list(first), base
+        chosen.append(index)
+        used += width
+    yield chosen
+
+
+def _width(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    index: int,
+    bar_width: int = NARROWEST_BAR,
+) -> int:
+    """Return what a column takes with bars of a width, the space at its right included."""
+    beside = bar_width + 1 if _has_bar(rows, index) else 0
+    cells = (cell_len(row[index].text) + beside for row in rows)
+    return max([cell_len(headers[index]), *cells]) + len(GAP)
+
+
+def _has_bar(rows: Sequence[Sequence[Cell]], index: int) -> bool:
+    return any(row[index].share is not None for row in rows)
+
+
+def _show_rich(headers: Sequence[str], rows: Sequence[Sequence[Cell]], left: int) -> None:
+    # A space at the right of each column, and the box's own between: two, as in plain text.
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     width = _bar_width(headers, rows)
+    for index, header in enumerate(headers):
+        # Figures with an interval may take two lines on a narrow terminal; names and bars may not.
+        whole = index < left or (width > 0 and _has_bar(rows, index))
+        side: Side = "left" if index < left else "right"
+        table.add_column(Text(header), justify=side, no_wrap=whole, overflow="fold")
     for row in rows:
         table.add_row(*(_rich_cell(cell, width) for cell in row))
     stdout.print(table, soft_wrap=False)
@@ -101,17 +140,18 @@ def _show_rich(
 
 def _rich_cell(cell: Cell, width: int) -> Text:
     text = Text(escaped(cell.text), cell.style)
-    if cell.share is None:
+    if cell.share is None or not width:
         return text
     return Text.assemble((bar(cell.share, width), cell.style), " ", escaped(cell.text))
 
 
 def _bar_width(headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> int:
-    """Give the bars of a row what the terminal leaves beside the text, 4 to 16 cells each."""
-    texts = [[header, *(row[i].text for row in rows)] for i, header in enumerate(headers)]
-    used = sum(max(map(cell_len, column)) + 3 for column in texts)
-    bars = max((sum(cell.share is not None for cell in row) for row in rows), default=0)
-    return min(16, max(4, (stdout.width - used) // max(1, bars)))
+    """Return the widest bars that fit the terminal; 0 where none do."""
+    for width in range(WIDEST_BAR, NARROWEST_BAR - 1, -1):
+        used = sum(_width(headers, rows, index, width) for index in range(len(headers)))
+        if EDGES + used <= stdout.width:
+            return width
+    return 0
 
 
 def figures(**named: Any) -> dict[str, Any]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from bertpool.cli import options
-from bertpool.cli.messages import start_logging
+from bertpool.cli.messages import show, start_logging
 from bertpool.cli.options import _option
 
 _LOOK = "What to look at"
@@ -50,11 +50,81 @@ Head = Annotated[
         show_default="the average of all",
     ),
 ]  # fmt: skip
+ComparedInput = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE", help="Texts, or labelled pairs of texts; - is stdin.", show_default=False
+    ),
+]
+LabelColumn = Annotated[
+    str | None,
+    _option(
+        "--label-column", help="Of pairs: 1 similar, 0 not, or a score.", panel=_LOOK,
+        metavar="NAME", show_default="label, score and the like, beside two texts",
+    ),
+]  # fmt: skip
+ComparedStrategies = Annotated[
+    list[str],
+    _option(
+        "--strategy", "-s",
+        help="Several (cls,mean).",
+        panel=_LOOK,
+        metavar="NAME",
+        autocompletion=options._complete_strategy,
+        show_default="cls,mean,max,mean_sqrt_len,attention,pooler, as far as there",
+    ),
+]  # fmt: skip
+Layers = Annotated[
+    list[str],
+    _option("--layer", help="One or several (-1,-2,last-4).", panel=_LOOK, metavar="K"),
+]
+ComparisonPicture = Annotated[
+    str | None,
+    _option(
+        "--plot", help="Draw cosines and agreement, .png or .html.", panel=_RESULT, metavar="FILE"
+    ),
+]
+VectorFile = Annotated[
+    str, typer.Argument(metavar="FILE", help="Vectors that embed wrote.", show_default=False)
+]
+Color = Annotated[
+    str | None,
+    _option("--color", help="Column that colours the points.", panel=_LOOK, metavar="COLUMN"),
+]
+VectorColumn = Annotated[
+    str | None,
+    _option(
+        "--column", help="Of the vectors, where a file has several.", panel=_LOOK, metavar="NAME",
+        show_default="the first",
+    ),
+]  # fmt: skip
+Method = Annotated[
+    Literal["pca", "umap"],
+    _option("--method", help="How many dimensions become two; umap is an extra.", panel=_LOOK),
+]
+Picture = Annotated[
+    str | None,
+    _option(
+        "--output", "-o", help="Picture to write, .png or .html.", panel=_RESULT,
+        show_default="the file's name with .png",
+    ),
+]  # fmt: skip
+Force = Annotated[bool, _option("--force", help="Replace a picture.", panel=_RESULT)]
+Sample = Annotated[
+    int,
+    _option("--sample", help="Texts or rows at most, drawn evenly.", panel=_LOOK, min=3),
+]
 Json = Annotated[bool, _option("--json", help="Write JSON.", panel=_RESULT)]
 Quiet = Annotated[bool, _option("--quiet", "-q", help="Show no notes.", panel=_RESULT)]
 
 
+# What a command hands on to the library as it was given.
+HOW_TO_EXPLAIN = ("layer", "head", "exclude_special", "max_length", "prompt")
+HOW_TO_COMPARE = ("layer", "exclude_special", "max_length", "prompt", "sample")
+
+
 def explain(
+    context: typer.Context,
     text: ExplainedText = None,
     input: InputFile = None,
     row: Row = 0,
@@ -75,8 +145,7 @@ def explain(
 ) -> None:
     """Show the weight of each token of a text in each strategy's vector."""
     start_logging(quiet=quiet, verbose=False)
-    from bertpool.cli.charts import show_json
-    from bertpool.cli.insight_views import explanation_json, show_explanation
+    from bertpool.cli.insight_views import show_explanation
     from bertpool.corpus import CorpusOptions
     from bertpool.insight.explain import explain as weigh
     from bertpool.insight.texts import find_text
@@ -84,17 +153,68 @@ def explain(
 
     reading = CorpusOptions(input_format, text_column, encoding=encoding)
     chosen = find_text(text, input, row, reading)
-    explanation = weigh(
-        load(model, revision=revision, offline=offline),
-        chosen,
-        strategy=strategy or None,
-        layer=layer,
-        head=head,
-        exclude_special=exclude_special,
-        max_length=max_length,
-        prompt=prompt,
+    loaded = load(model, revision=revision, offline=offline)
+    how = {name: context.params[name] for name in HOW_TO_EXPLAIN}
+    show_explanation(weigh(loaded, chosen, strategy=strategy or None, **how), json=json)
+
+
+def compare(
+    context: typer.Context,
+    file: ComparedInput,
+    text_column: options.TextColumn = "text",
+    pair_column: options.PairColumn = None,
+    label_column: LabelColumn = None,
+    input_format: options.InputFormat = "auto",
+    encoding: options.Encoding = "utf-8",
+    sample: Sample = 2000,
+    model: options.Model = None,
+    revision: options.Revision = None,
+    offline: options.Offline = False,
+    strategy: ComparedStrategies = [],  # noqa: B006
+    layer: Layers = ["-1"],  # noqa: B006
+    exclude_special: options.ExcludeSpecial = False,
+    max_length: options.MaxLength = None,
+    prompt: options.Prompt = None,
+    plot: ComparisonPicture = None,
+    force: Force = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare strategies on your own texts or labelled pairs, and say which to take."""
+    start_logging(quiet=quiet, verbose=False)
+    from bertpool.cli.insight_views import show_comparison
+    from bertpool.corpus import CorpusOptions
+    from bertpool.insight.compare import compare as measure
+    from bertpool.insight.plot import check_comparison_plot, plot_comparison
+    from bertpool.insight.texts import read_material
+    from bertpool.model import load
+
+    check_comparison_plot(plot, [file], force=force)
+    reading = CorpusOptions(input_format, text_column, pair_column, encoding=encoding)
+    material = read_material(file, reading, label_column, sample)
+    loaded = load(model, revision=revision, offline=offline)
+    how = {name: context.params[name] for name in HOW_TO_COMPARE}
+    found = measure(loaded, material, strategy=strategy or None, **how)
+    show_comparison(found, json=json)
+    plot_comparison(found, plot)
+
+
+def plot(
+    file: VectorFile,
+    color: Color = None,
+    column: VectorColumn = None,
+    method: Method = "pca",
+    sample: Sample = 20_000,
+    output: Picture = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Draw a map of a vector file: its texts as points in the plane."""
+    start_logging(quiet=quiet, verbose=False)
+    from bertpool.insight.plot import plot as draw
+
+    path = draw(
+        file, output=output, color=color, column=column, method=method, sample=sample, force=force
     )
-    if json:
-        show_json(explanation_json(explanation))
-    else:
-        show_explanation(explanation)
+    if not quiet:
+        show(f"{path}: ", "bold", "drawn")

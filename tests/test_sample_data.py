@@ -49,8 +49,8 @@ def test_the_csv_holds_the_same_texts_and_ids(texts: list[str]) -> None:
     assert [row["id"] for row in rows] == [f"s{i:03d}" for i in range(1, 201)]
 
 
-def test_the_pairs_are_40_with_20_of_each_label() -> None:
+def test_the_pairs_are_60_with_30_of_each_label() -> None:
     with (SAMPLES / "pairs.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    assert Counter(row["label"] for row in rows) == {"0": 20, "1": 20}
-    assert all(row["text_a"].strip() and row["text_b"].strip() for row in rows)
+    assert Counter(row["label"] for row in rows) == {"0": 30, "1": 30}
+    assert all(row["text"].strip() and row["pair"].strip() for row in rows)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from bertpool.corpus import Corpus, CorpusOptions
 from bertpool.corpus.corpus import is_blank
 from bertpool.corpus.inputs import STDIN, check_inputs, printable_name
+from bertpool.corpus.options import DEFAULT_TEXT_COLUMN
 from bertpool.errors import CorpusError
 
 # Names that files of pairs give to the two texts and the label; the first that fits is taken.
@@ -100,6 +101,18 @@ def read_row(name: str, row: int, options: CorpusOptions) -> str:
     raise CorpusError(f"{printable_name(name)}: has no row {row}; rows count from 0")
 
 
+def read_material(
+    name: str, options: CorpusOptions, label_column: str | None, most: int
+) -> list[str] | Pairs:
+    """Read labelled pairs where an input has them, else a sample of its texts.
+
+    Raises:
+        CorpusError: it has too few, or can't be read.
+    """
+    columns = find_pair_columns(name, options, label_column)
+    return sample_texts(name, options, most) if columns is None else read_pairs(name, *columns)
+
+
 def find_pair_columns(
     name: str, options: CorpusOptions, label_column: str | None
 ) -> tuple[CorpusOptions, str] | None:
@@ -113,7 +126,7 @@ def find_pair_columns(
         label = label_column or "label"
         check_inputs([name], dataclasses.replace(named, keep=(label,)))
         return named, label
-    if name == STDIN:
+    if name == STDIN or options.text_column != DEFAULT_TEXT_COLUMN:
         return None
     for text, pair, label in PAIR_COLUMNS:
         usual = dataclasses.replace(options, text_column=text, pair_column=pair)
@@ -127,6 +140,8 @@ def find_pair_columns(
 def _fits(name: str, options: CorpusOptions) -> bool:
     try:
         check_inputs([name], options)
+        # A field of JSON lines is known to be missing when records were read.
+        next(Corpus([name], options, rows=range(1)).windows(), None)
     except CorpusError:
         return False
     return True

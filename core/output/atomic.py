@@ -85,8 +85,8 @@ def resolved(path: Path) -> Path:
     return real
 
 
-def write_atomic(path: Path, text: str) -> None:
-    """Write a small file whole or not at all.
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Write a small file whole or not at all, text as UTF-8.
 
     Raises:
         OutputError: it can't be written.
@@ -94,7 +94,7 @@ def write_atomic(path: Path, text: str) -> None:
     with mapped_errors(path):
         file = AtomicFile(path)
         try:
-            file.stream.write(text.encode())
+            file.stream.write(content.encode() if isinstance(content, str) else content)
             file.finish()
             file.commit()
         finally:

@@ -1,0 +1,106 @@
+"""The rows of a vector file as points in the plane, with what is told of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from bertpool.errors import OutputError
+from bertpool.insight.colours import Colouring, colour_by
+from bertpool.insight.projection import METHODS, SEED, Projection
+from bertpool.output.table import table_vectors
+from bertpool.output.vector_file import VectorFile
+
+
+@dataclass(frozen=True)
+class VectorMap:
+    """What is drawn.
+
+    Attributes:
+        title: the file's name.
+        subtitle: what made its vectors, and how many are shown.
+        projection: the points and their axes.
+        texts: what stands at each point, empty where the file has none.
+        colouring: the colours, where a column was named.
+    """
+
+    title: str
+    subtitle: str
+    projection: Projection
+    texts: list[str]
+    colouring: Colouring | None = None
+
+
+def make_map(
+    file: VectorFile, *, color: str | None, column: str | None, method: str, sample: int
+) -> VectorMap:
+    """Read a file's rows, or a sample of them, and project them.
+
+    Raises:
+        OutputError: a column isn't there, or there are too few rows.
+    """
+    name = _vector_column(file, column)
+    if color is not None:
+        _check_color(file, color)
+    if file.rows < 3:
+        raise OutputError(f"{file.path}: {file.rows} rows; a map needs three")
+    vectors, texts, values = _read(file, name, color, _chosen(file.rows, sample))
+    return VectorMap(
+        title=file.path.name,
+        subtitle=_subtitle(file, name, len(vectors)),
+        projection=METHODS[method].project(vectors),
+        texts=texts,
+        colouring=None if color is None else colour_by(color, values),
+    )
+
+
+def _vector_column(file: VectorFile, column: str | None) -> str:
+    if column is None:
+        return file.columns[0]
+    if column not in file.columns:
+        known = ", ".join(file.columns)
+        raise OutputError(f"--column {column}: {file.path} has vectors in {known}", usage=True)
+    return column
+
+
+def _check_color(file: VectorFile, color: str) -> None:
+    known = [name for name in file.schema.names if name not in file.columns]
+    if color not in known:
+        others = ", ".join(known) or "none"
+        raise OutputError(f"--color {color}: {file.path} has the columns {others}", usage=True)
+
+
+def _chosen(rows: int, most: int) -> npt.NDArray[np.int64]:
+    """Draw which rows are shown, in order."""
+    if rows <= most:
+        return np.arange(rows)
+    return np.sort(np.random.default_rng(SEED).choice(rows, most, replace=False))
+
+
+def _read(
+    file: VectorFile, name: str, color: str | None, chosen: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.float32], list[str], list[object]]:
+    """Read the rows chosen: vectors ``(rows, hidden)``, texts, values that colour them."""
+    has_text = "text" in file.schema.names
+    wanted = [name, *(["text"] if has_text else []), *([color] if color else [])]
+    vectors: list[npt.NDArray[np.float32]] = []
+    texts: list[str] = []
+    values: list[object] = []
+    start = 0
+    for table in file.batches(list(dict.fromkeys(wanted))):
+        end = start + len(table)
+        inside = chosen[np.searchsorted(chosen, start) : np.searchsorted(chosen, end)] - start
+        some = table.take(inside)
+        vectors.append(np.asarray(table_vectors(some, name), dtype=np.float32))
+        texts += some["text"].to_pylist() if has_text else []
+        values += some[color].to_pylist() if color else []
+        start = end
+    return np.concatenate(vectors), texts, values
+
+
+def _subtitle(file: VectorFile, column: str, shown: int) -> str:
+    made_by = file.provenance
+    strategy = "+".join(made_by["strategies"]) if len(file.columns) == 1 else column
+    of_all = "" if shown == file.rows else f", a sample of {file.rows:,}"
+    return f"{made_by['model']}, {strategy}: {shown:,} texts{of_all}"
