@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 from bertpool.cli import options
 from bertpool.cli.messages import show, start_logging
-from bertpool.cli.options import _option
+from bertpool.cli.options import option
 
 _LOOK = "What to look at"
 _RESULT = "Result"
@@ -20,32 +20,32 @@ ExplainedText = Annotated[
 ]
 InputFile = Annotated[
     str | None,
-    _option("--input", help="Take the text from a file, see --row.", panel=_LOOK, metavar="FILE"),
+    option("--input", help="Take the text from a file, see --row.", panel=_LOOK, metavar="FILE"),
 ]
 Row = Annotated[
-    int, _option("--row", help="Which text of the input, from 0.", panel=_LOOK, metavar="N", min=0)
+    int, option("--row", help="Which text of the input, from 0.", panel=_LOOK, metavar="N", min=0)
 ]
 ExplainedStrategies = Annotated[
     list[str],
-    _option(
+    option(
         "--strategy", "-s",
         help="One or several (cls,mean); auto is what the checkpoint declares.",
         panel=_LOOK,
         metavar="NAME",
-        autocompletion=options._complete_strategy,
+        autocompletion=options.complete_strategy,
         show_default="cls,mean,max,attention",
     ),
 ]  # fmt: skip
 OneLayer = Annotated[
     str,
-    _option(
+    option(
         "--layer", help="Whose token vectors: 0 the embeddings, 1, ... or -1 the last; last-4.",
         panel=_LOOK, metavar="K",
     ),
 ]  # fmt: skip
 Head = Annotated[
     int | None,
-    _option(
+    option(
         "--head", help="Of attention, from 0.", panel=_LOOK, metavar="N",
         show_default="the average of all",
     ),
@@ -58,29 +58,29 @@ ComparedInput = Annotated[
 ]
 LabelColumn = Annotated[
     str | None,
-    _option(
+    option(
         "--label-column", help="Of pairs: 1 similar, 0 not, or a score.", panel=_LOOK,
         metavar="NAME", show_default="label, score and the like, beside two texts",
     ),
 ]  # fmt: skip
 ComparedStrategies = Annotated[
     list[str],
-    _option(
+    option(
         "--strategy", "-s",
         help="Several (cls,mean).",
         panel=_LOOK,
         metavar="NAME",
-        autocompletion=options._complete_strategy,
+        autocompletion=options.complete_strategy,
         show_default="cls,mean,max,mean_sqrt_len,attention,pooler, as far as there",
     ),
 ]  # fmt: skip
 Layers = Annotated[
     list[str],
-    _option("--layer", help="One or several (-1,-2,last-4).", panel=_LOOK, metavar="K"),
+    option("--layer", help="One or several (-1,-2,last-4).", panel=_LOOK, metavar="K"),
 ]
 ComparisonPicture = Annotated[
     str | None,
-    _option(
+    option(
         "--plot", help="Draw cosines and agreement, .png or .html.", panel=_RESULT, metavar="FILE"
     ),
 ]
@@ -89,33 +89,33 @@ VectorFile = Annotated[
 ]
 Color = Annotated[
     str | None,
-    _option("--color", help="Column that colours the points.", panel=_LOOK, metavar="COLUMN"),
+    option("--color", help="Column that colours the points.", panel=_LOOK, metavar="COLUMN"),
 ]
 VectorColumn = Annotated[
     str | None,
-    _option(
+    option(
         "--column", help="Of the vectors, where a file has several.", panel=_LOOK, metavar="NAME",
         show_default="the first",
     ),
 ]  # fmt: skip
 Method = Annotated[
     Literal["pca", "umap"],
-    _option("--method", help="How many dimensions become two; umap is an extra.", panel=_LOOK),
+    option("--method", help="How many dimensions become two; umap is an extra.", panel=_LOOK),
 ]
 Picture = Annotated[
     str | None,
-    _option(
+    option(
         "--output", "-o", help="Picture to write, .png or .html.", panel=_RESULT,
         show_default="the file's name with .png",
     ),
 ]  # fmt: skip
-Force = Annotated[bool, _option("--force", help="Replace a picture.", panel=_RESULT)]
+Force = Annotated[bool, option("--force", help="Replace a picture.", panel=_RESULT)]
 Sample = Annotated[
     int,
-    _option("--sample", help="Texts or rows at most, drawn evenly.", panel=_LOOK, min=3),
+    option("--sample", help="Texts or rows at most, drawn evenly.", panel=_LOOK, min=3),
 ]
-Json = Annotated[bool, _option("--json", help="Write JSON.", panel=_RESULT)]
-Quiet = Annotated[bool, _option("--quiet", "-q", help="Show no notes.", panel=_RESULT)]
+Json = Annotated[bool, option("--json", help="Write JSON.", panel=_RESULT)]
+Quiet = Annotated[bool, option("--quiet", "-q", help="Show no notes.", panel=_RESULT)]
 
 
 # What a command hands on to the library as it was given.

@@ -8,7 +8,7 @@ import typer
 from bertpool.pooling.strategies import AUTO, STRATEGIES
 
 
-def _option(*names: str, help: str, panel: str, **more: Any) -> Any:
+def option(*names: str, help: str, panel: str, **more: Any) -> Any:
     """Make an option with its environment variable, in a panel of the help."""
     name = next(name for name in names if name.startswith("--")).split("/")[0]
     envvar = "BERTPOOL_" + name.removeprefix("--").replace("-", "_").upper()
@@ -17,7 +17,8 @@ def _option(*names: str, help: str, panel: str, **more: Any) -> Any:
     )
 
 
-def _complete_strategy(incomplete: str) -> list[tuple[str, str]]:
+def complete_strategy(incomplete: str) -> list[tuple[str, str]]:
+    """List the strategies that begin as what is typed, with what they are."""
     rows = [(AUTO, "what the checkpoint declares, else mean")]
     rows += [(name, strategy.definition) for name, strategy in STRATEGIES.items()]
     return [row for row in rows if row[0].startswith(incomplete)]
@@ -35,7 +36,7 @@ Inputs = Annotated[
 ]
 InputFormat = Annotated[
     Literal["auto", "lines", "text", "jsonl", "csv", "tsv", "parquet"],
-    _option(
+    option(
         "--input-format",
         help="auto: by suffix, else a text a line; a directory's files are a text each.",
         panel=_INPUT,
@@ -43,43 +44,41 @@ InputFormat = Annotated[
 ]
 TextColumn = Annotated[
     str,
-    _option(
+    option(
         "--text-column", help="Field of the texts in jsonl, csv, tsv, parquet.", panel=_INPUT,
         metavar="NAME",
     ),
 ]  # fmt: skip
 PairColumn = Annotated[
     str | None,
-    _option(
+    option(
         "--pair-column", help="Of a second text, encoded with the first.", panel=_INPUT,
         metavar="NAME",
     ),
 ]  # fmt: skip
 IdColumn = Annotated[
     str | None,
-    _option(
+    option(
         "--id-column", help="Of the output's id.", panel=_INPUT, metavar="NAME",
         show_default="the row's number",
     ),
 ]  # fmt: skip
 Keep = Annotated[
     list[str],
-    _option(
+    option(
         "--keep", help="Column to copy into the output; repeatable.", panel=_INPUT, metavar="NAME"
     ),
 ]
 Encoding = Annotated[
-    str, _option("--encoding", help="Encoding of the inputs; never guessed.", panel=_INPUT)
+    str, option("--encoding", help="Encoding of the inputs; never guessed.", panel=_INPUT)
 ]
 Blank = Annotated[
     Literal["keep", "skip", "error"],
-    _option(
-        "--blank", help="Blank texts: keep a row, skip it, or stop at the first.", panel=_INPUT
-    ),
+    option("--blank", help="Blank texts: keep a row, skip it, or stop at the first.", panel=_INPUT),
 ]
 OnError = Annotated[
     Literal["stop", "reject"],
-    _option(
+    option(
         "--on-error",
         help="Records that can't be read: stop, or put them into OUT.rejects.jsonl and exit 3.",
         panel=_INPUT,
@@ -87,7 +86,7 @@ OnError = Annotated[
 ]
 Model = Annotated[
     str | None,
-    _option(
+    option(
         "--model", "-m",
         help="Directory or hub id.",
         panel=_MODEL,
@@ -95,24 +94,24 @@ Model = Annotated[
     ),
 ]  # fmt: skip
 Revision = Annotated[
-    str | None, _option("--revision", help="Branch, tag or commit of a hub model.", panel=_MODEL)
+    str | None, option("--revision", help="Branch, tag or commit of a hub model.", panel=_MODEL)
 ]
-Offline = Annotated[bool, _option("--offline", help="Never reach for the network.", panel=_MODEL)]
+Offline = Annotated[bool, option("--offline", help="Never reach for the network.", panel=_MODEL)]
 Strategy = Annotated[
     list[str],
-    _option(
+    option(
         "--strategy", "-s",
         help=f"How token vectors become one: {', '.join((AUTO, *STRATEGIES))}. auto does what the "
         "checkpoint declares; the others give the raw pooled vector. Several (cls,mean) give a "
         "column each; tokens gives every token's own vector.",
         panel=_MODEL,
-        autocompletion=_complete_strategy,
+        autocompletion=complete_strategy,
         metavar="NAME",
     ),
 ]  # fmt: skip
 Layer = Annotated[
     list[str],
-    _option(
+    option(
         "--layer",
         help="Whose token vectors: 0 the embeddings, 1, 2, ... or -1 the last, -2, ...; the "
         "averages first-last, last-4. Several (-1,-2) give a column each.",
@@ -122,11 +121,11 @@ Layer = Annotated[
 ]
 ExcludeSpecial = Annotated[
     bool,
-    _option("--exclude-special", help="Pool without [CLS], [SEP] and their like.", panel=_MODEL),
+    option("--exclude-special", help="Pool without [CLS], [SEP] and their like.", panel=_MODEL),
 ]
 MaxLength = Annotated[
     int | None,
-    _option(
+    option(
         "--max-length",
         help="Tokens kept of a text, specials included.",
         panel=_MODEL,
@@ -135,7 +134,7 @@ MaxLength = Annotated[
 ]
 OnTruncate = Annotated[
     Literal["keep", "error", "window"],
-    _option(
+    option(
         "--on-truncate",
         help="Longer texts: cut and count them, stop, or pool over windows of the whole text.",
         panel=_MODEL,
@@ -143,14 +142,14 @@ OnTruncate = Annotated[
 ]
 Stride = Annotated[
     int | None,
-    _option(
+    option(
         "--stride", help="Tokens that neighbouring windows share.", panel=_MODEL, metavar="N",
         show_default="an eighth of the limit",
     ),
 ]  # fmt: skip
 Prompt = Annotated[
     str | None,
-    _option(
+    option(
         "--prompt",
         help="Text put before every text.",
         panel=_MODEL,
@@ -159,7 +158,7 @@ Prompt = Annotated[
 ]
 Normalize = Annotated[
     bool | None,
-    _option(
+    option(
         "--normalize/--no-normalize",
         help="Scale vectors to unit length.",
         panel=_VECTORS,
@@ -168,25 +167,25 @@ Normalize = Annotated[
 ]
 Dimensions = Annotated[
     int | None,
-    _option(
+    option(
         "--dimensions", help="Keep the first N, before normalizing.", panel=_VECTORS, metavar="N"
     ),
 ]
 OutputDtype = Annotated[
     Literal["float32", "float16"],
-    _option("--output-dtype", help="Of the vectors in the file.", panel=_VECTORS),
+    option("--output-dtype", help="Of the vectors in the file.", panel=_VECTORS),
 ]
 Device = Annotated[
     str,
-    _option("--device", help="auto, cpu, cuda or cuda:N.", panel=_COMPUTE, metavar="NAME"),
+    option("--device", help="auto, cpu, cuda or cuda:N.", panel=_COMPUTE, metavar="NAME"),
 ]
 Dtype = Annotated[
     Literal["float32", "bfloat16", "float16"],
-    _option("--dtype", help="Of weights and hidden states; float16 needs CUDA.", panel=_COMPUTE),
+    option("--dtype", help="Of weights and hidden states; float16 needs CUDA.", panel=_COMPUTE),
 ]
 Threads = Annotated[
     int | None,
-    _option(
+    option(
         "--threads",
         help="CPU threads.",
         panel=_COMPUTE,
@@ -195,25 +194,25 @@ Threads = Annotated[
 ]
 BatchTokens = Annotated[
     int | None,
-    _option(
+    option(
         "--batch-tokens", help="Token slots in a batch.", panel=_COMPUTE,
         show_default="what runs best",
     ),
 ]  # fmt: skip
 Engine = Annotated[
     Literal["local", "ray"],
-    _option("--engine", help="This process, or workers of Ray (RAY_ADDRESS).", panel=_COMPUTE),
+    option("--engine", help="This process, or workers of Ray (RAY_ADDRESS).", panel=_COMPUTE),
 ]
 Workers = Annotated[
     int | None,
-    _option(
+    option(
         "--workers", help="Of Ray.", panel=_COMPUTE, metavar="N",
         show_default="one a GPU, or one here",
     ),
 ]  # fmt: skip
 ShardOption = Annotated[
     str | None,
-    _option(
+    option(
         "--shard",
         help="Embed one of N parts of the rows, I from 1; auto reads SLURM's variables.",
         panel=_COMPUTE,
@@ -222,7 +221,7 @@ ShardOption = Annotated[
 ]
 Output = Annotated[
     str | None,
-    _option(
+    option(
         "--output", "-o",
         help="File to write, .parquet, .npy, .arrow or .jsonl; - is stdout.",
         panel=_OUTPUT,
@@ -234,40 +233,40 @@ Parts = Annotated[
 ]
 MergedOutput = Annotated[
     str,
-    _option("--output", "-o", help="File to write, of the shards' format.", panel=_OUTPUT),
+    option("--output", "-o", help="File to write, of the shards' format.", panel=_OUTPUT),
 ]
 OutputFormat = Annotated[
     Literal["parquet", "npy", "arrow", "jsonl"] | None,
-    _option(
+    option(
         "--output-format", help="Whatever the suffix.", panel=_OUTPUT,
         show_default="by suffix; jsonl on stdout",
     ),
 ]  # fmt: skip
 Force = Annotated[
     bool,
-    _option("--force", help="Replace an output; start an unfinished run afresh.", panel=_OUTPUT),
+    option("--force", help="Replace an output; start an unfinished run afresh.", panel=_OUTPUT),
 ]
 Resume = Annotated[
-    bool, _option("--resume", help="Go on with an unfinished run's windows.", panel=_OUTPUT)
+    bool, option("--resume", help="Go on with an unfinished run's windows.", panel=_OUTPUT)
 ]
-Text = Annotated[bool, _option("--text/--no-text", help="Keep the texts.", panel=_OUTPUT)]
+Text = Annotated[bool, option("--text/--no-text", help="Keep the texts.", panel=_OUTPUT)]
 ReportFile = Annotated[
     str | None,
-    _option(
+    option(
         "--report", help="Write counts and timings as JSON; - is stdout.", panel=_OUTPUT,
         metavar="FILE",
     ),
 ]  # fmt: skip
 DryRun = Annotated[
     bool,
-    _option(
+    option(
         "--dry-run", help="Say what a run would take, tried on a sample; write nothing.",
         panel=_OUTPUT,
     ),
 ]  # fmt: skip
-Quiet = Annotated[bool, _option("--quiet", "-q", help="Show errors only.", panel=_OUTPUT)]
+Quiet = Annotated[bool, option("--quiet", "-q", help="Show errors only.", panel=_OUTPUT)]
 Verbose = Annotated[
-    bool, _option("--verbose", "-v", help="Show warnings of the libraries, too.", panel=_OUTPUT)
+    bool, option("--verbose", "-v", help="Show warnings of the libraries, too.", panel=_OUTPUT)
 ]
 _SEARCH = "Search"
 _CHECK = "Check"
@@ -275,46 +274,46 @@ _CHECK = "Check"
 VectorFile = Annotated[str, typer.Argument(metavar="FILE", help="Vectors that embed wrote.")]
 VectorFiles = Annotated[list[str], typer.Argument(metavar="FILE...", help="Vectors of embed.")]
 Query = Annotated[str, typer.Argument(metavar="QUERY", help="A text, or - for lines of stdin.")]
-Json = Annotated[bool, _option("--json", help="Print JSON, one object a line.", panel=_OUTPUT)]
+Json = Annotated[bool, option("--json", help="Print JSON, one object a line.", panel=_OUTPUT)]
 Maker = Annotated[
     str | None,
-    _option(
+    option(
         "--model", "-m", help="Directory or hub id of the model that made the file.",
         panel=_MODEL, show_default="the one that the file names",
     ),
 ]  # fmt: skip
 MadeFrom = Annotated[
     list[str],
-    _option(
+    option(
         "--input", help="What the file was made from, where it holds no texts; repeatable.",
         panel=_INPUT, metavar="INPUT",
     ),
 ]  # fmt: skip
 Sample = Annotated[
     str,
-    _option("--sample", help="Rows to encode again, or all.", panel=_CHECK, metavar="N"),
+    option("--sample", help="Rows to encode again, or all.", panel=_CHECK, metavar="N"),
 ]
-Seed = Annotated[int, _option("--seed", help="Of the choice of rows.", panel=_CHECK)]
+Seed = Annotated[int, option("--seed", help="Of the choice of rows.", panel=_CHECK)]
 Tolerance = Annotated[
     float | None,
-    _option(
+    option(
         "--tolerance",
         help="How far off a value may be, as a share of its vector's length.",
         panel=_CHECK,
         show_default="by the dtype that computed it: float32 1e-5",
     ),
 ]
-Top = Annotated[int, _option("--top", "-k", help="Rows to find for each query.", panel=_SEARCH)]
+Top = Annotated[int, option("--top", "-k", help="Rows to find for each query.", panel=_SEARCH)]
 Column = Annotated[
     str | None,
-    _option(
+    option(
         "--column", help="Which vectors, where the file has several.", panel=_SEARCH,
         metavar="NAME", show_default="the first",
     ),
 ]  # fmt: skip
 QueryPrompt = Annotated[
     str | None,
-    _option(
+    option(
         "--prompt", help="Text put before every query.", panel=_SEARCH,
         show_default="the one that the file's texts had",
     ),
