@@ -33,6 +33,7 @@ from bertpool.errors import (
     TextTooLarge,
 )
 from bertpool.finished_run import find_finished
+from bertpool.memory import give_back_memory
 from bertpool.output.destination import STDOUT
 from bertpool.output.parts import Part, PartedOutput, window_digest
 from bertpool.output.provenance import RowRange, Settings, provenance_json
@@ -375,6 +376,7 @@ class _Run:
             if not last:
                 self._output.check(self._settings.result())
             self._output.add(index, rows, layout, digest, counts.to_dict(), last=last)
+        give_back_memory()
 
     def _find_layout(self, window: Window | None) -> Layout:
         """Describe the output's columns, once the first window shows what the inputs hold."""

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from bertpool.output.rows import EmbeddedRows, Floats, Layout
 
 METADATA_KEY = "bertpool"
-GROUP_BYTES = 32 << 20  # of a row group, before compression; a whole one is held in memory
+GROUP_BYTES = 16 << 20  # of a row group, before compression; a whole one is held in memory
 ROW_OVERHEAD_BYTES = 32  # counts and offsets, about
 NESTED_BYTES = 64  # a kept value of a type whose size isn't told cheaply, about
 
