@@ -21,6 +21,14 @@ Z = [0.79, -0.79, -0.23, 0.91]
 # e^0.46 = 1.584074: 0.584074 / 2.584074 = 0.226028
 # e^1.82 = 6.171858: 5.171858 / 7.171858 = 0.721132
 POOLED = [0.658409, -0.658409, -0.226028, 0.721132]
+# docs/pooling.md, the classifier on top: row i of W_C meets dimension i of the pooled vector.
+W_C = [[0.6, -0.4], [-0.3, 0.5], [0.2, -0.1], [0.4, -0.6]]
+B_C = [0.1, -0.1]
+# l_0 =  0.395045 + 0.197523 - 0.045206 + 0.288453 + 0.1 =  0.935815
+# l_1 = -0.263364 - 0.329205 + 0.022603 - 0.432679 - 0.1 = -1.102645
+LOGITS = [0.935815, -1.102645]
+# e^0.935815 = 2.549291, e^-1.102645 = 0.331992: 2.549291 / 2.881283 = 0.884776
+POSITIVE = 0.884776
 
 MEANS = {
     "cls": [1.0, 4.0],
@@ -43,6 +51,13 @@ def test_the_worked_example_of_the_pooler_comes_out() -> None:
 def test_the_worked_example_before_the_tanh_comes_out() -> None:
     pooled = bert_pooler(np.array([[H_0]]), np.array(W), np.array(B))
     np.testing.assert_allclose(np.arctanh(pooled), [Z], atol=1e-12)
+
+
+def test_the_worked_example_of_a_classifier_on_the_pooler_comes_out() -> None:
+    logits = bert_pooler(np.array([[H_0]]), np.array(W), np.array(B)) @ np.array(W_C) + B_C
+    np.testing.assert_allclose(logits, [LOGITS], atol=1e-6)
+    odds = np.exp(logits[0])
+    assert odds[0] / odds.sum() == pytest.approx(POSITIVE, abs=1e-6)
 
 
 def test_the_pooler_reads_the_first_token_only() -> None:
