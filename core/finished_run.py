@@ -32,6 +32,7 @@ def find_finished(
     row_range: RowRange | None,
     *,
     going_on: bool,
+    replaces: bool,
 ) -> FinishedRun | None:
     """Find all of a plan's output there, whole, as this run would write it.
 
@@ -42,14 +43,17 @@ def find_finished(
         row_range: of a shard.
         going_on: there are finished windows to go on from: what is there may be a part of what the
             run was putting in place when it was killed.
+        replaces: that run was told to replace what is there, which may then be anything.
 
     Raises:
         OutputError: a file is there that this command wouldn't write.
     """
     targets = plan.destination.targets
     there = [target.path for target in targets if target.path.exists()]
-    if not there or (going_on and not _all_there(plan)):
+    if not there or (going_on and (replaces or not _all_there(plan))):
         return None
+    if len(there) < len(targets) and Corpus(plan.options.inputs, plan.options.corpus).size is None:
+        raise OutputError(f"{there[0]}: exists; pass --force to replace it")
     inputs = _read_all(plan) if inputs is None else inputs
     for path in there:
         made = _provenance(path, plan)

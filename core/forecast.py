@@ -6,11 +6,11 @@ import io
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
-from bertpool.corpus import Corpus, Window
+from bertpool.corpus import Corpus, Window, count_rows
 from bertpool.encoder.flop import encoder_flop
 from bertpool.encoder.tokenized import Tokenized, tokenize
 from bertpool.encoder.tokenizer import Tokenizer, load_tokenizer
@@ -72,12 +72,28 @@ class Forecast:
         return json.dumps(asdict(self), indent=2)
 
 
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """Of some rows: tokens before truncation, what the model sees, and for how many rows each is.
+
+    ``new`` marks the first of equal texts in a window: only that is encoded.
+    """
+
+    lengths: Numbers
+    seen: Numbers
+    attended: Numbers
+    new: npt.NDArray[np.bool_]
+    weights: Numbers
+
+
 @dataclass
 class _Sample:
-    """Token counts of sampled rows, each standing for ``weights`` rows of the input."""
+    """The rows that were looked at, and how many there are in all."""
 
-    lengths: list[npt.NDArray[np.int64]]
-    weights: list[npt.NDArray[np.int64]]
+    tokens: list[_Tokens]
     first: tuple[Window, Tokenized] | None = None
     rows: int = 0
 
@@ -89,29 +105,30 @@ def forecast(plan: Plan) -> Forecast:
         BertpoolError: an input or the model is wrong, as in a run.
     """
     started = time.perf_counter()
-    corpus = Corpus(plan.options.inputs, plan.options.corpus)
+    corpus = _open_corpus(plan)
     tokenizer = load_tokenizer(plan.checkpoint, plan.limit, plan.reading, stride=plan.stride)
     sample = _sample(corpus, tokenizer)
-    lengths = np.concatenate([*sample.lengths, np.zeros(0, dtype=np.int64)])
-    weights = np.concatenate([*sample.weights, np.zeros(0, dtype=np.int64)])
-    scale = sample.rows / max(1, int(weights.sum()))
     reading = time.perf_counter() - started
-    seen, attended = _seen(lengths, plan)
     rate, row_bytes = _probe(plan, tokenizer, sample, corpus)
-    flop = encoder_flop(plan.checkpoint, plan.recipe, int(seen @ weights), int(attended @ weights))
-    tokens = round(int(seen @ weights) * scale)
+    every = _joined(sample.tokens)
+    scale = sample.rows / max(1, int(every.weights.sum()))
+    tokens = round(int(every.seen @ every.weights) * scale)
+    new = every.weights * every.new
+    flop = encoder_flop(
+        plan.checkpoint, plan.recipe, int(every.seen @ new), int(every.attended @ new)
+    )
     encoding = flop * scale / rate if rate else 0.0
-    cut = plan.stride is None
-    truncated = round(int(weights[lengths > plan.limit.tokens].sum()) * scale) if cut else 0
+    histogram = _histogram(every, plan.limit.tokens, scale)
+    truncated = histogram[-1].rows if plan.stride is None else 0
     return Forecast(
         rows=sample.rows,
-        sampled=len(lengths),
+        sampled=len(every.lengths),
         tokens=tokens,
         max_length=plan.limit.tokens,
         truncated=truncated,
         truncated_share=truncated / max(1, sample.rows),
-        histogram=_histogram(lengths, weights, plan.limit.tokens),
-        padding_avoided=_padding(np.minimum(lengths, plan.limit.tokens)),
+        histogram=histogram,
+        padding_avoided=_padding(np.minimum(every.lengths, plan.limit.tokens)),
         seconds=reading + encoding,
         tokens_per_second=tokens / encoding if encoding else 0.0,
         output_bytes=round(row_bytes * sample.rows) + _token_bytes(plan, tokens),
@@ -119,34 +136,50 @@ def forecast(plan: Plan) -> Forecast:
     )
 
 
-def _seen(
-    lengths: npt.NDArray[np.int64], plan: Plan
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return how many tokens of each text the model sees, and how many pairs of them attend."""
-    limit = plan.limit.tokens
-    if plan.stride is None:
-        seen = np.minimum(lengths, limit)
-        return seen, seen**2
-    windows = 1 + np.maximum(0, -(-(lengths - limit) // max(1, limit - plan.stride)))
-    each = np.minimum(lengths, limit)
-    return windows * each, windows * each**2
+def _open_corpus(plan: Plan) -> Corpus:
+    """Open the inputs, or a shard's rows of them, which must be counted for that."""
+    options, within = plan.options, None
+    if plan.shard is not None:
+        within = plan.shard.rows(count_rows(options.inputs, options.corpus)[0])
+    return Corpus(options.inputs, options.corpus, rows=within)
 
 
 def _sample(corpus: Corpus, tokenizer: Tokenizer) -> _Sample:
     """Tokenize the first window whole, and of the others one row in ``SAMPLED``."""
-    sample = _Sample([], [])
+    sample = _Sample([])
     for number, window in enumerate(corpus.windows()):
         sample.rows += len(window.texts)
         step = 1 if number == 0 else SAMPLED
         pairs = None if window.pairs is None else window.pairs[::step]
         tokenized = tokenize(tokenizer, window.texts[::step], pairs)
-        lengths = np.array([text.n_tokens for text in tokenized.texts], dtype=np.int64)
-        sample.lengths.append(lengths[tokenized.places])
-        weight = len(window.texts) / max(1, len(tokenized.places))
-        sample.weights.append(np.full(len(tokenized.places), round(weight), dtype=np.int64))
+        if len(tokenized.places):
+            sample.tokens.append(_tokens(tokenized, len(window.texts)))
         if number == 0:
             sample.first = window, tokenized
     return sample
+
+
+def _tokens(tokenized: Tokenized, rows: int) -> _Tokens:
+    """Count the tokens of a window's sample, which stands for so many rows."""
+    parts = [[len(part.input_ids) for part in text.windows or (text,)] for text in tokenized.texts]
+    places = tokenized.places
+    new = np.zeros(len(places), dtype=bool)
+    new[np.unique(places, return_index=True)[1]] = True
+    return _Tokens(
+        lengths=np.array([text.n_tokens for text in tokenized.texts], dtype=np.int64)[places],
+        seen=np.array([sum(part) for part in parts], dtype=np.int64)[places],
+        attended=np.array([sum(n * n for n in part) for part in parts], dtype=np.int64)[places],
+        new=new,
+        weights=np.full(len(places), round(rows / len(places)), dtype=np.int64),
+    )
+
+
+def _joined(tokens: Sequence[_Tokens]) -> _Tokens:
+    names = [field.name for field in fields(_Tokens)]
+    empty = np.zeros(0, dtype=np.int64)
+    return _Tokens(
+        *(np.concatenate([empty, *(getattr(one, name) for one in tokens)]) for name in names)
+    )
 
 
 def _probe(
@@ -219,16 +252,15 @@ def _padding(seen: npt.NDArray[np.int64]) -> float:
     return 1 - int(seen.sum()) / slots if slots else 0.0
 
 
-def _histogram(
-    lengths: npt.NDArray[np.int64], weights: npt.NDArray[np.int64], limit: int
-) -> tuple[Bin, ...]:
+def _histogram(every: _Tokens, limit: int, scale: float) -> tuple[Bin, ...]:
     """Count rows in bins of equal width up to the longest, and those beyond the limit in one."""
+    lengths, weights = every.lengths, every.weights
     longest = max(1, min(limit, int(lengths.max(initial=0))))
     width = -(-longest // BINS)
     bins = []
     for least in range(1, longest + 1, width):
         most = min(limit, least + width - 1)
         within = (lengths <= most) & (lengths >= (0 if least == 1 else least))
-        bins.append(Bin(least, most, int(weights[within].sum())))
-    beyond = int(weights[lengths > limit].sum())
+        bins.append(Bin(least, most, round(int(weights[within].sum()) * scale)))
+    beyond = round(int(weights[lengths > limit].sum()) * scale)
     return (*bins, Bin(limit + 1, None, beyond))

@@ -36,6 +36,8 @@ def merge(parts: Sequence[str], *, output: str, force: bool = False) -> int:
     Raises:
         OutputError: a shard is missing, is there twice, or was made otherwise than the first.
     """
+    if not parts:
+        raise OutputError("no shard: name all of them", usage=True)
     files = [open_vectors(Path(part)) for part in parts]
     shards = _in_order(files)
     kind = shards[0].format_name

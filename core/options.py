@@ -56,6 +56,8 @@ class Options:
     text: bool = True
 
     def __post_init__(self) -> None:
+        if isinstance(self.inputs, str):
+            raise TypeError(f"inputs: a list of names wanted, not {self.inputs!r}")
         # Lists, too, are taken; what is kept can't be changed.
         object.__setattr__(self, "inputs", tuple(self.inputs))
         object.__setattr__(self, "keep", tuple(self.keep))

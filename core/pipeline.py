@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -95,6 +96,7 @@ class _Run:
         self._started = time.perf_counter()
         self._seconds = dict.fromkeys(STAGES, 0.0)
         self._counts = Counts()
+        self._encoded = Counts()  # of these, what this run has encoded itself
         self._rows, self._tokens = 0, 0  # embedded so far, written or not
         self._windows = 0  # that were read
         self._read_all = False
@@ -121,7 +123,7 @@ class _Run:
                 if options.resume:
                     finished = find_finished(
                         self._plan, self._settings.result(), self._whole, self._row_range,
-                        going_on=going_on,
+                        going_on=going_on, replaces=self._output.replaces,
                     )  # fmt: skip
                 if finished is not None:
                     self._counts, self._rejected_before = finished.counts, finished.rejected
@@ -271,7 +273,7 @@ class _Run:
     ) -> None:
         """Embed window after window, writing each while the next is embedded."""
         with ThreadPoolExecutor(max_workers=1) as writing:
-            written: Future[None] | None = None
+            written: Future[Counts] | None = None
             for index, window, digest, ready in self._timed("wait", tokenized):
                 if rejects is not None:
                     rejects.add(window.rejects)
@@ -279,12 +281,18 @@ class _Run:
                     self._skip(window, ready)
                     continue
                 embedded = self._embed(window, ready, embedder)
+                self._find_layout(window)
                 if written is not None:
                     with self._timed_block("wait"):
-                        written.result()
+                        self._count(written.result())
                 written = writing.submit(self._write, index, window, digest, embedded)
             if written is not None:
-                written.result()
+                self._count(written.result())
+
+    def _count(self, counts: Counts) -> None:
+        """Count a window that this run has encoded and written."""
+        self._counts += counts
+        self._encoded += counts
 
     def _skip(self, window: Window, part: Part) -> None:
         """Count a window that an earlier run has finished."""
@@ -348,7 +356,7 @@ class _Run:
 
         return on_batch
 
-    def _write(self, index: int, window: Window, digest: str, embedded: Embedded) -> None:
+    def _write(self, index: int, window: Window, digest: str, embedded: Embedded) -> Counts:
         dtype = np.dtype(self._plan.options.output_dtype)
         with np.errstate(over="ignore"):  # checked in the next line
             vectors = {n: v.astype(dtype, copy=False) for n, v in embedded.vectors.items()}
@@ -357,7 +365,6 @@ class _Run:
             self._refuse(window, finite, f"the vector is too large for --output-dtype {dtype}")
         zero = int(zero_rows(vectors.values(), len(window.texts)).sum())
         counts = count_window(embedded, zero)
-        self._counts += counts
         rows = EmbeddedRows(
             numbers=np.asarray(window.rows, dtype=np.int64),
             texts=window.texts,
@@ -377,6 +384,7 @@ class _Run:
                 self._output.check(self._settings.result())
             self._output.add(index, rows, layout, digest, counts.to_dict(), last=last)
         give_back_memory()
+        return counts
 
     def _find_layout(self, window: Window | None) -> Layout:
         """Describe the output's columns, once the first window shows what the inputs hold."""
@@ -417,9 +425,9 @@ class _Run:
         seconds = time.perf_counter() - self._started
         plan, counts, corpus = self._plan, self._counts, self._corpus
         rejected = corpus.rejected + self._rejected_before
-        embedding = self._seconds["encode"] or 1.0
+        encoded, embedding = self._encoded, self._seconds["encode"] or math.inf
         flop = encoder_flop(
-            plan.checkpoint, plan.recipe, counts.distinct_tokens, counts.distinct_pairs
+            plan.checkpoint, plan.recipe, encoded.distinct_tokens, encoded.distinct_pairs
         )
         return Report(
             outputs=tuple(str(target.path) for target in plan.destination.targets),
@@ -444,8 +452,8 @@ class _Run:
             output_dtype=plan.options.output_dtype,
             threads=plan.threads,
             seconds={**self._seconds, "total": seconds},
-            rows_per_second=counts.rows / embedding,
-            tokens_per_second=counts.tokens / embedding,
+            rows_per_second=encoded.rows / embedding,
+            tokens_per_second=encoded.tokens / embedding,
             gflop_per_second=flop / embedding / 1e9,
             peak_memory_bytes=peak_memory_bytes(),
             fingerprint=self._settings.result().fingerprint(),

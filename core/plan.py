@@ -12,16 +12,18 @@ from bertpool.encoder.checkpoint import Checkpoint, find_checkpoint
 from bertpool.encoder.device import check_device_name
 from bertpool.encoder.limits import LengthLimit, length_limit
 from bertpool.encoder.recipe import (
+    SINGLE_COLUMN,
     Reading,
     Recipe,
     check_strategies,
     make_recipe,
+    split_names,
 )
 from bertpool.encoder.threads import MAX_THREADS, default_threads
 from bertpool.errors import BertpoolError, CorpusError, OutputError, PoolingError
 from bertpool.options import Options
 from bertpool.output.destination import STDOUT, Destination, find_destination
-from bertpool.output.formats import format_of
+from bertpool.output.formats import FORMATS, OutputFormatName, format_of
 from bertpool.output.provenance import Settings
 from bertpool.output.rows import OWN_COLUMNS, Layout
 from bertpool.sharding import Shard, parse_shard
@@ -118,6 +120,9 @@ def make_plan(options: Options) -> Plan:
     check_inputs(options.inputs, options.corpus)
     shard = None if options.shard is None else parse_shard(options.shard)
     _check_together(options, shard)
+    if not _may_be_several_files(options):
+        # Before the model is looked for, which may take a download.
+        _find_destination(options, shard, (SINGLE_COLUMN,))
     checkpoint = find_checkpoint(options.model, revision=options.revision, offline=options.offline)
     recipe, reading = make_recipe(
         checkpoint,
@@ -133,16 +138,7 @@ def make_plan(options: Options) -> Plan:
     limit = length_limit(checkpoint, options.max_length)
     return Plan(
         options=options,
-        destination=find_destination(
-            options.output,
-            options.inputs,
-            columns=tuple(recipe.columns),
-            output_format=options.output_format,
-            shard=shard,
-            rejects=options.on_error == "reject",
-            force=options.force,
-            resume=options.resume,
-        ),
+        destination=_find_destination(options, shard, tuple(recipe.columns)),
         checkpoint=checkpoint,
         recipe=recipe,
         reading=reading,
@@ -150,6 +146,31 @@ def make_plan(options: Options) -> Plan:
         shard=shard,
         threads=options.threads or default_threads(),
         stride=_stride(options, limit),
+    )
+
+
+def _may_be_several_files(options: Options) -> bool:
+    """Tell whether the columns may be files of their own, whose names the model decides."""
+    several = len(split_names(options.strategy)) * len(split_names(options.layer)) > 1
+    return several and not FORMATS[_format_name(options) or "parquet"].rows
+
+
+def _format_name(options: Options) -> OutputFormatName | None:
+    return options.output_format or (format_of(Path(options.output)) if options.output else None)
+
+
+def _find_destination(
+    options: Options, shard: Shard | None, columns: tuple[str, ...]
+) -> Destination:
+    return find_destination(
+        options.output,
+        options.inputs,
+        columns=columns,
+        output_format=options.output_format,
+        shard=shard,
+        rejects=options.on_error == "reject",
+        force=options.force,
+        resume=options.resume,
     )
 
 
@@ -218,8 +239,8 @@ def _check_tokens(options: Options, recipe: Recipe) -> None:
         raise PoolingError(
             "--strategy tokens: windows aren't joined; pass keep or error", usage=True
         )
-    name = options.output_format or (format_of(Path(options.output)) if options.output else None)
-    if name == "npy":
+    name = _format_name(options)
+    if name is not None and not FORMATS[name].rows:
         raise OutputError(
             "--strategy tokens: .npy holds one vector a row; write .parquet", usage=True
         )

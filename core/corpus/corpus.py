@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import os
 import sys
@@ -119,7 +120,7 @@ class Corpus:
         """Tell whether texts may come from more than one source."""
         return len(self._inputs) > 1 or any(one.is_directory for one in self._inputs)
 
-    @property
+    @functools.cached_property
     def size(self) -> int | None:
         """Bytes of all inputs together, or None when one of them is a pipe."""
         if all(source.regular for source in self._sources):

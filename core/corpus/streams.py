@@ -21,7 +21,7 @@ from bertpool.errors import CorpusError
 
 T = TypeVar("T")
 STDIN = "-"
-BUFFER_BYTES = 1 << 20
+BUFFER_BYTES = 1 << 17  # few: how far a run is goes by the bytes that were read
 HEAD_BYTES = 1024  # enough for every signature, and for a fair guess at UTF-16
 
 _log = logging.getLogger("bertpool")

@@ -132,7 +132,7 @@ def check_strategies(strategy: Named) -> tuple[str, ...]:
             known = ", ".join((AUTO, *STRATEGIES, TOKENS))
             raise PoolingError(f"--strategy {name}: unknown; choose one of {known}", usage=True)
     if AUTO in names and len(names) > 1:
-        raise PoolingError("--strategy auto stands alone; name the others' company", usage=True)
+        raise PoolingError("--strategy auto stands alone: leave it out, or the others", usage=True)
     return names
 
 
@@ -164,8 +164,6 @@ def make_recipe(
     followed = declared if auto else Declared()
     if auto:
         _check_applicable(declared)
-    elif note:
-        _note_difference(checkpoint, declared, named, normalize=normalize, prompt=prompt)
     pooled: list[tuple[str, ...]] = [(name,) for name in named if name != TOKENS]
     if auto:
         pooled = [followed.strategies or ("mean",)]
@@ -175,6 +173,8 @@ def make_recipe(
     layers = parse_layers(split_names(layer), checkpoint.num_layers)
     _check_layers(layers, strategies, checkpoint.num_layers)
     tokens = _token_layers(layers) if TOKENS in named else None
+    if note and strategies and not auto:
+        _note_difference(checkpoint, declared, named, normalize=normalize, prompt=prompt)
     full = _full_width(checkpoint, pooled[0] if pooled else ("",), followed.dense)
     recipe = Recipe(
         columns=_columns(pooled, layers),

@@ -98,7 +98,7 @@ def write_output(
         folder: where the files grow, on the same file system; None for beside themselves.
 
     Raises:
-        OutputError: it can't be written; nothing has changed at the output's paths.
+        OutputError: it can't be written; of several files some may be in their places.
     """
     with mapped_errors(destination.path, NOTHING_WRITTEN), contextlib.ExitStack() as stack:
         files = [OutputFile(one, destination, layout, folder) for one in destination.targets]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 LOCK = "lock"
 MANIFEST = "manifest.json"
 SUFFIX = ".arrow"
+REPLACES = "replaces"  # key of the manifest: the run was told to replace what is there
 DIGEST_KEY, COUNTS_KEY, ROWS_KEY = b"window", b"counts", b"rows"
 
 
@@ -55,6 +56,7 @@ class PartedOutput:
         self._destination = destination
         self._path = destination.path
         self._checked = False
+        self.replaces = destination.replace  # whatever is at the paths
         self.folder = destination.folder
         self._lock: BinaryIO | None = None
         self._last: tuple[int, Rows] | None = None
@@ -87,7 +89,7 @@ class PartedOutput:
             found = self._clean_up()
             if found and not resume and not force:
                 raise OutputError(
-                    f"{self.folder}: holds {len(found)} finished windows of an unfinished run; "
+                    f"{self.folder}: holds finished windows ({len(found)}) of an unfinished run; "
                     "pass --resume to go on from them, or --force to start afresh",
                     usage=True,
                 )
@@ -97,6 +99,8 @@ class PartedOutput:
                 found = []
             if not found:  # what an older run noted of its settings says nothing of this one's
                 (self.folder / MANIFEST).unlink(missing_ok=True)
+            elif (self.folder / MANIFEST).exists():
+                self.replaces = bool(_read_manifest(self.folder / MANIFEST).get(REPLACES))
             self._rows_kept = sum(int(read_metadata(part)[ROWS_KEY]) for part in found)
             refused.pop_all()
         return found
@@ -113,14 +117,16 @@ class PartedOutput:
         manifest = self.folder / MANIFEST
         with mapped_errors(self._path):
             if not manifest.exists():
-                content = {"fingerprint": settings.fingerprint(), **asdict(settings)}
+                about = {"fingerprint": settings.fingerprint(), REPLACES: self.replaces}
+                content = {**about, **asdict(settings)}
                 _write_whole(manifest, json.dumps(content, sort_keys=True, indent=1).encode())
                 return
             made_with = _read_manifest(manifest)
         difference = first_difference(made_with, json.loads(json.dumps(asdict(settings))))
         if difference is not None:
             raise OutputError(
-                f"{self.folder}: was made with {difference}; pass --force to start afresh",
+                f"{self.folder}: was made with {difference}; repeat the first command's options, "
+                "or pass --force to start afresh",
                 usage=True,
             )
 

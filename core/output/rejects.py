@@ -48,8 +48,10 @@ class RejectsFile:
             OutputError: it can't be read, or the disk is full.
         """
         with mapped_errors(self._path):
-            if path.is_file():
-                for line in path.read_bytes().splitlines(keepends=True):
+            if not path.is_file():
+                return
+            with path.open("rb") as lines:
+                for line in lines:
                     self._file.stream.write(line)
                     self.count += 1
 

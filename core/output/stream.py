@@ -28,6 +28,7 @@ class StdoutOutput:
     """
 
     keeps_parts = False
+    replaces = False
 
     def __init__(self, destination: Destination, provenance: Callable[[], str]) -> None:
         self._format = destination.format

@@ -14,7 +14,7 @@ from bertpool.encoder.batches import make_packed_batches
 from bertpool.encoder.layers import Layers
 from bertpool.encoder.packed.attention import Run, SelfAttention, relative_position_bias
 from bertpool.encoder.packed.families import Family, Shape
-from bertpool.encoder.packed.linear import Linear, fill_tile
+from bertpool.encoder.packed.linear import Linear, fill_rows
 from bertpool.encoder.tokenizer import TokenizedText
 from bertpool.pooling import TokenEmbeddings
 from bertpool.pooling.masks import without
@@ -107,9 +107,7 @@ class Embeddings:
         x = F.embedding(ids, self.words).float() + F.embedding(positions, self.positions)
         if self.types is not None:
             x = x + (self.types[0] if types is None else F.embedding(types, self.types))
-        x = self.norm(x).to(self.dtype)
-        if self.dtype == torch.bfloat16 and x.device.type == "cpu":
-            x = fill_tile(x)  # once here, not in every layer
+        x = fill_rows(self.norm(x).to(self.dtype))  # once here, not in every layer
         return x if self.projection is None else self.projection(x)
 
 

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 TILE_ROWS = 1024  # rows of a bfloat16 tile, and what oneDNN lays weights out for
+ROW_MULTIPLE = 32  # float32: 1.6% of a batch of 1,024 tokens on average
 CHECK_ROWS = 4
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -90,8 +91,8 @@ class Linear:
         result = x.new_empty(rows, self._weight.shape[0])
         for start in range(0, rows, TILE_ROWS):
             end = min(start + TILE_ROWS, rows)
-            tile = fill_tile(x[start:end])
-            added = None if residual is None else fill_tile(residual[start:end])
+            tile = fill_rows(x[start:end])
+            added = None if residual is None else fill_rows(residual[start:end])
             result[start:end] = self._onednn(tile, added)[: end - start]
         return result
 
@@ -102,7 +103,14 @@ class Linear:
         return result if residual is None else result + residual
 
 
-def fill_tile(rows: Tensor) -> Tensor:
-    """Fill up to whole tiles of ``TILE_ROWS`` with zero rows."""
-    missing = -len(rows) % TILE_ROWS
+def fill_rows(rows: Tensor) -> Tensor:
+    """Fill up with zero rows to a number that oneDNN has seen before, on a CPU.
+
+    It compiles a kernel for each number of rows and keeps it; with any number of tokens in a batch
+    that would take time again and again, and 100 MB.
+    """
+    if rows.device.type != "cpu":
+        return rows
+    multiple = TILE_ROWS if rows.dtype == torch.bfloat16 else ROW_MULTIPLE
+    missing = -len(rows) % multiple
     return F.pad(rows, (0, 0, 0, missing)) if missing else rows

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from bertpool.encoder.packed.linear import ACTIVATIONS, TILE_ROWS, Linear, fill_tile
+from bertpool.encoder.packed.linear import ACTIVATIONS, ROW_MULTIPLE, TILE_ROWS, Linear, fill_rows
 from torch import Tensor
 
 ROWS = (1, 2, 3, 7, 64, 1000, 1024, 1500)
@@ -66,12 +66,19 @@ def test_without_prepacked_weights_the_layer_is_the_same(rows: int, dtype: torch
     torch.testing.assert_close(plain_back(x, residual), back(x, residual), rtol=0, atol=within)
 
 
-@pytest.mark.parametrize(("rows", "filled"), [(0, 0), (1, 1), (TILE_ROWS, 1), (TILE_ROWS + 1, 2)])
-def test_a_tile_is_filled_with_zero_rows(rows: int, filled: int) -> None:
-    tiles = fill_tile(torch.ones(rows, 2))
-    assert tiles.shape == (filled * TILE_ROWS, 2)
+@pytest.mark.parametrize(
+    ("dtype", "multiple"), [(torch.float32, ROW_MULTIPLE), (torch.bfloat16, TILE_ROWS)]
+)
+@pytest.mark.parametrize(("over", "filled"), [(0, 1), (1, 2)])
+def test_rows_are_filled_up_with_zeros(
+    dtype: torch.dtype, multiple: int, over: int, filled: int
+) -> None:
+    rows = multiple + over
+    tiles = fill_rows(torch.ones(rows, 2, dtype=dtype))
+    assert tiles.shape == (filled * multiple, 2)
     assert bool((tiles[:rows] == 1).all())
     assert bool((tiles[rows:] == 0).all())
+    assert fill_rows(torch.ones(0, 2, dtype=dtype)).shape == (0, 2)
 
 
 def parts(
