@@ -90,4 +90,5 @@ def named(names: list[str]) -> str:
     """List the columns there are, in the words of a message."""
     shown = ", ".join(quoted(name) for name in names[:SHOWN_NAMES]) or "none"
     more = len(names) - SHOWN_NAMES
-    return f"there are: {shown}" + (f" and {more} more" if more > 0 else "")
+    rest = f" and {more} more" if more > 0 else ""
+    return f"there are: {shown}{rest}; --text-column, --id-column and each --keep name one"

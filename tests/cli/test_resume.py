@@ -143,7 +143,7 @@ def test_a_plain_run_does_not_touch_an_unfinished_one(
     before = parts_in(folder)
     ran = run()
     assert ran.code == 2
-    assert "holds 4 finished windows of an unfinished run; pass --resume" in ran.err
+    assert "holds finished windows (4) of an unfinished run; pass --resume" in ran.err
     assert "--force" in ran.err
     assert parts_in(folder) == before
 

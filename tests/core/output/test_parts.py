@@ -184,7 +184,7 @@ def test_parts_are_refused_where_nothing_says_what_to_do_with_them(path: Path) -
     folder = leave_parts(path)
     before = content(folder)
     message = refusal(path)
-    assert "2 finished windows" in message
+    assert "finished windows (2)" in message
     assert "--resume" in message
     assert "--force" in message
     assert content(folder) == before
@@ -229,8 +229,18 @@ def test_the_settings_of_a_run_that_finished_no_window_are_forgotten(path: Path)
 def test_broken_settings_are_an_error_of_one_line(path: Path) -> None:
     folder = leave_parts(path)
     (folder / "manifest.json").write_text("{")
-    with opened(path, resume=True) as output, pytest.raises(OutputError, match="broken"):
-        output.check(SETTINGS)
+    with pytest.raises(OutputError, match="broken"), opened(path, resume=True):
+        pass
+
+
+def test_windows_of_a_run_that_replaces_say_so_to_the_run_that_goes_on(path: Path) -> None:
+    leave_parts(path)
+    with opened(path, resume=True) as output:
+        assert not output.replaces
+    manifest = path.with_name(path.name + ".partial") / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"replaces": false', '"replaces": true'))
+    with opened(path, resume=True) as output:
+        assert output.replaces
 
 
 @pytest.mark.parametrize("damage", ["empty", "half", "other", "no metadata"])
