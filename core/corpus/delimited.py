@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from bertpool.corpus import lines
 from bertpool.corpus.options import CorpusOptions
 from bertpool.corpus.records import (
+    CHOOSE_COLUMNS,
     ColumnTypes,
     Flaw,
     Record,
@@ -233,7 +234,9 @@ def _index(names: list[str], name: str | None) -> int | None:
 
 def _check_column(names: list[str], name: str, shown: str) -> None:
     if name not in names:
-        raise CorpusError(f"{shown}: no column {quoted(name)}; {named(names)}", usage=True)
+        raise CorpusError(
+            f"{shown}: no column {quoted(name)}; {named(names)}; {CHOOSE_COLUMNS}", usage=True
+        )
     if names.count(name) > 1:
         raise CorpusError(
             f"{shown}: {names.count(name)} columns are named {quoted(name)}; rename one", usage=True

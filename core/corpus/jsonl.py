@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from bertpool.corpus.lines import byte_lines, not_utf8, without_end
 from bertpool.corpus.options import CorpusOptions
-from bertpool.corpus.records import Flaw, Record, UnreadableRecord, named, quoted
+from bertpool.corpus.records import CHOOSE_COLUMNS, Flaw, Record, UnreadableRecord, named, quoted
 from bertpool.corpus.streams import Opened
 from bertpool.errors import CorpusError
 
@@ -70,7 +70,8 @@ def _check_fields(raw: bytes, shown: str, options: CorpusOptions) -> None:
     for name in (options.text_column, options.pair_column, options.id_column):
         if name is not None and name not in fields:
             raise CorpusError(
-                f"{shown}: no field {quoted(name)}; {named(list(fields))}", usage=True
+                f"{shown}: no field {quoted(name)}; {named(list(fields))}; {CHOOSE_COLUMNS}",
+                usage=True,
             )
 
 

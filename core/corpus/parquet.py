@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from bertpool.corpus.options import CorpusOptions
 from bertpool.corpus.records import (
+    CHOOSE_COLUMNS,
     ColumnTypes,
     Flaw,
     Record,
@@ -109,7 +110,10 @@ def _checked_schema(file: pq.ParquetFile, shown: str, options: CorpusOptions) ->
 def _check_column(schema: pa.Schema, name: str, shown: str) -> None:
     count = len(schema.get_all_field_indices(name))
     if count == 0:
-        raise CorpusError(f"{shown}: no column {quoted(name)}; {named(schema.names)}", usage=True)
+        raise CorpusError(
+            f"{shown}: no column {quoted(name)}; {named(schema.names)}; {CHOOSE_COLUMNS}",
+            usage=True,
+        )
     if count > 1:
         raise CorpusError(f"{shown}: {count} columns are named {quoted(name)}", usage=True)
 

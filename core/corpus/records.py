@@ -86,9 +86,12 @@ def quoted(name: str) -> str:
     return f'"{escaped}"'.encode("utf-8", "backslashreplace").decode()
 
 
+CHOOSE_COLUMNS = "--text-column, --id-column and each --keep name one"
+
+
 def named(names: list[str]) -> str:
     """List the columns there are, in the words of a message."""
     shown = ", ".join(quoted(name) for name in names[:SHOWN_NAMES]) or "none"
     more = len(names) - SHOWN_NAMES
     rest = f" and {more} more" if more > 0 else ""
-    return f"there are: {shown}{rest}; --text-column, --id-column and each --keep name one"
+    return f"there are: {shown}{rest}"

@@ -92,10 +92,7 @@ def test_a_file_without_a_row_below_the_header_is_empty(tmp_path: Path, content:
 
 def test_a_column_that_is_not_in_the_header_is_a_usage_error(tmp_path: Path) -> None:
     message = usage_error(tmp_path, "a,b c\n1,2\n")
-    assert (
-        message
-        == f'{tmp_path}/data.csv: no column "text"; there are: "a", "b c"; --text-column, --id-column and each --keep name one'
-    )
+    assert message.startswith(f'{tmp_path}/data.csv: no column "text"; there are: "a", "b c"; ')
 
 
 def test_only_columns_that_are_used_must_have_names_of_their_own(tmp_path: Path) -> None:

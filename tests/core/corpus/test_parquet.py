@@ -133,10 +133,7 @@ def test_a_string_that_is_not_utf8_is_an_error_of_its_row(tmp_path: Path) -> Non
 
 def test_a_column_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", {"a": ["x"], "b": [1]})
-    assert (
-        usage_error(path)
-        == f'{path}: no column "text"; there are: "a", "b"; --text-column, --id-column and each --keep name one'
-    )
+    assert usage_error(path).startswith(f'{path}: no column "text"; there are: "a", "b"; ')
 
 
 @pytest.mark.parametrize("values", [[1], [b"x"], [["x"]]])
