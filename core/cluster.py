@@ -16,20 +16,18 @@ import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bertpool.encoder.threads import default_threads
 from bertpool.errors import BertpoolError, DeviceError, Interrupted, OutputError
 from bertpool.merge import merge
 from bertpool.options import Options
+from bertpool.output.destination import Destination, find_destination
 from bertpool.output.parts import PartedOutput
 from bertpool.pipeline import Progress, run
 from bertpool.plan import Plan, make_plan
 from bertpool.report import Report, joined_report
 from bertpool.sharding import Shard
-
-if TYPE_CHECKING:
-    from bertpool.output.destination import Destination
 
 SHARDS_PER_WORKER = 4  # so that one slow worker doesn't hold up the others for long
 REACH_SECONDS = 10
@@ -51,9 +49,9 @@ def run_on_ray(plan: Plan, on_progress: Callable[[Progress], None]) -> Report:
     try:
         with _connected(plan.options) as ray:
             workers = plan.options.workers or _default_workers(ray, plan.options)
-            shards = [Shard(i + 1, n) for n in (workers * SHARDS_PER_WORKER,) for i in range(n)]
+            shards = _all_shards(workers * SHARDS_PER_WORKER)
             options = [_shard_options(plan, shard) for shard in shards]
-            destinations = [make_plan(one).destination for one in options]
+            destinations = [_shard_destination(plan, shard) for shard in shards]
             _check_leftovers(plan, destinations)
             reports = _run_all(ray, options, workers, on_progress)
         _join(plan, destinations)
@@ -125,6 +123,10 @@ def _default_workers(ray: Any, options: Options) -> int:
     return max(1, int(resources.get("CPU", 1)) // (options.threads or 1))
 
 
+def _all_shards(count: int) -> list[Shard]:
+    return [Shard(index, count) for index in range(1, count + 1)]
+
+
 def _shard_options(plan: Plan, shard: Shard) -> Options:
     """Return what a worker is asked to do for a shard."""
     options = plan.options
@@ -139,6 +141,19 @@ def _shard_options(plan: Plan, shard: Shard) -> Options:
         shard=str(shard),
         threads=options.threads or 1,
         force=False,
+        resume=True,
+    )
+
+
+def _shard_destination(plan: Plan, shard: Shard) -> Destination:
+    """Name a shard's files, without the notes that a plan of its own would repeat."""
+    return find_destination(
+        os.path.abspath(plan.destination.path),
+        plan.options.inputs,
+        columns=tuple(plan.recipe.columns),
+        output_format=plan.destination.format_name,
+        shard=shard,
+        rejects=plan.destination.rejects is not None,
         resume=True,
     )
 
@@ -214,7 +229,8 @@ class ShardWorker:
     """A worker: runs shards, one after another, in a process of its own."""
 
     def run(self, options: Options) -> Report:
-        """Run one shard."""
+        """Run one shard without notes, which the driver has shown when it planned the run."""
+        _log.setLevel(logging.ERROR)
         return run(make_plan(options))
 
 
