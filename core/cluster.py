@@ -18,13 +18,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from bertpool.corpus import count_rows
 from bertpool.encoder.threads import default_threads
 from bertpool.errors import BertpoolError, DeviceError, Interrupted, OutputError
 from bertpool.merge import merge
 from bertpool.options import Options
 from bertpool.output.destination import Destination, find_destination
 from bertpool.output.parts import PartedOutput
-from bertpool.pipeline import Progress, run
+from bertpool.pipeline import Counted, Progress, run
 from bertpool.plan import Plan, make_plan
 from bertpool.report import Report, joined_report
 from bertpool.sharding import Shard
@@ -48,12 +49,13 @@ def run_on_ray(plan: Plan, on_progress: Callable[[Progress], None]) -> Report:
     output.open(resume=plan.options.resume, force=plan.options.force)
     try:
         with _connected(plan.options) as ray:
+            counted = count_rows(plan.options.inputs, plan.options.corpus)
             workers = plan.options.workers or _default_workers(ray, plan.options)
             shards = _all_shards(workers * SHARDS_PER_WORKER)
             options = [_shard_options(plan, shard) for shard in shards]
             destinations = [_shard_destination(plan, shard) for shard in shards]
             _check_leftovers(plan, destinations)
-            reports = _run_all(ray, options, workers, on_progress)
+            reports = _run_all(ray, options, counted, workers, on_progress)
         _join(plan, destinations)
     except (BertpoolError, Interrupted):
         output.keep()
@@ -180,6 +182,7 @@ def _check_leftovers(plan: Plan, destinations: Sequence[Destination]) -> None:
 def _run_all(
     ray: Any,
     options: Sequence[Options],
+    counted: Counted,
     workers: int,
     on_progress: Callable[[Progress], None],
 ) -> list[Report]:
@@ -195,7 +198,7 @@ def _run_all(
     while waiting or running:
         while idle and waiting:
             worker, (index, one) = idle.pop(), waiting.pop(0)
-            running[worker.run.remote(one)] = index, worker
+            running[worker.run.remote(one, counted)] = index, worker
         done, _ = ray.wait(list(running), timeout=1.0)
         for reference in done:
             index, worker = running.pop(reference)
@@ -228,10 +231,10 @@ def _result(ray: Any, reference: Any, options: Options) -> Report:
 class ShardWorker:
     """A worker: runs shards, one after another, in a process of its own."""
 
-    def run(self, options: Options) -> Report:
+    def run(self, options: Options, counted: Counted) -> Report:
         """Run one shard without notes, which the driver has shown when it planned the run."""
         _log.setLevel(logging.ERROR)
-        return run(make_plan(options))
+        return run(make_plan(options), counted=counted)
 
 
 def _join(plan: Plan, destinations: Sequence[Destination]) -> None:
