@@ -21,11 +21,12 @@ from typing import Any
 from bertpool.corpus import count_rows
 from bertpool.encoder.threads import default_threads
 from bertpool.errors import BertpoolError, DeviceError, Interrupted, OutputError
+from bertpool.finished_run import find_finished
 from bertpool.merge import merge
 from bertpool.options import Options
 from bertpool.output.destination import Destination, find_destination
 from bertpool.output.parts import PartedOutput
-from bertpool.pipeline import Counted, Progress, run
+from bertpool.pipeline import Counted, Progress, finished_report, run
 from bertpool.plan import Plan, make_plan
 from bertpool.report import Report, joined_report
 from bertpool.sharding import Shard
@@ -44,23 +45,38 @@ def run_on_ray(plan: Plan, on_progress: Callable[[Progress], None]) -> Report:
         DeviceError: Ray isn't installed, or can't be reached.
         BertpoolError: what a worker raised, or that one died too often; finished shards are kept.
     """
-    started = time.perf_counter()
     output = PartedOutput(plan.destination)  # for its lock: one run an output
     output.open(resume=plan.options.resume, force=plan.options.force)
     try:
-        with _connected(plan.options) as ray:
-            counted = count_rows(plan.options.inputs, plan.options.corpus)
-            workers = plan.options.workers or _default_workers(ray, plan.options)
-            shards = _all_shards(workers * SHARDS_PER_WORKER)
-            options = [_shard_options(plan, shard) for shard in shards]
-            destinations = [_shard_destination(plan, shard) for shard in shards]
-            _check_leftovers(plan, destinations)
-            reports = _run_all(ray, options, counted, workers, on_progress)
-        _join(plan, destinations)
+        report = _find_finished(plan) or _embed_and_join(plan, on_progress)
     except (BertpoolError, Interrupted):
         output.keep()
         raise
     output.remove()
+    return report
+
+
+def _find_finished(plan: Plan) -> Report | None:
+    """Report an output that is there, whole, under ``resume``."""
+    if not plan.options.resume:
+        return None
+    settings = plan.settings()
+    # What is there in part, a run before may have been killed while it put it in place.
+    finished = find_finished(plan, settings, None, None, going_on=True)
+    return None if finished is None else finished_report(plan, settings, finished)
+
+
+def _embed_and_join(plan: Plan, on_progress: Callable[[Progress], None]) -> Report:
+    started = time.perf_counter()
+    with _connected(plan.options) as ray:
+        counted = count_rows(plan.options.inputs, plan.options.corpus)
+        workers = plan.options.workers or _default_workers(ray, plan.options)
+        shards = _all_shards(workers * SHARDS_PER_WORKER)
+        options = [_shard_options(plan, shard) for shard in shards]
+        destinations = [_shard_destination(plan, shard) for shard in shards]
+        _check_leftovers(plan, destinations)
+        reports = _run_all(ray, options, counted, workers, on_progress)
+    _join(plan, destinations)
     return joined_report(
         reports,
         outputs=tuple(str(target.path) for target in plan.destination.targets),
@@ -239,9 +255,11 @@ class ShardWorker:
 
 def _join(plan: Plan, destinations: Sequence[Destination]) -> None:
     """Join the shards' files to the output's, then remove them."""
+    # What stands there under resume is this run's own, put there before it was interrupted.
+    replace = plan.options.force or plan.options.resume
     for number, target in enumerate(plan.destination.targets):
         parts = [str(destination.targets[number].path) for destination in destinations]
-        merge(parts, output=str(target.path), force=plan.options.force)
+        merge(parts, output=str(target.path), force=replace)
     for destination in destinations:
         _remove(destination)
 

@@ -32,7 +32,7 @@ from bertpool.errors import (
     ModelError,
     TextTooLarge,
 )
-from bertpool.finished_run import find_finished
+from bertpool.finished_run import FinishedRun, find_finished
 from bertpool.memory import give_back_memory
 from bertpool.output.destination import STDOUT
 from bertpool.output.parts import Part, PartedOutput, window_digest
@@ -93,6 +93,15 @@ def run(
 
         return run_on_ray(plan, on_progress)
     return _Run(plan, on_progress, counted).execute()
+
+
+def finished_report(plan: Plan, settings: Settings, finished: FinishedRun) -> Report:
+    """Report an output that a run before has finished."""
+    found = _Run(plan, ignore_progress)
+    found._settings = Future()
+    found._settings.set_result(settings)
+    found._counts, found._rejected_before = finished.counts, finished.rejected
+    return found._report(None)
 
 
 class _Run:
