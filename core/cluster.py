@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import logging
 import os
 import re
@@ -24,8 +25,10 @@ from bertpool.errors import BertpoolError, DeviceError, Interrupted, OutputError
 from bertpool.finished_run import find_finished
 from bertpool.merge import merge
 from bertpool.options import Options
+from bertpool.output.atomic import mapped_errors, write_atomic
 from bertpool.output.destination import Destination, find_destination
-from bertpool.output.parts import PartedOutput
+from bertpool.output.parts import SHARDS, PartedOutput
+from bertpool.output.provenance import canonical_json
 from bertpool.pipeline import Counted, Progress, finished_report, run
 from bertpool.plan import Plan, make_plan
 from bertpool.report import Report, joined_report
@@ -48,35 +51,65 @@ def run_on_ray(plan: Plan, on_progress: Callable[[Progress], None]) -> Report:
     output = PartedOutput(plan.destination)  # for its lock: one run an output
     output.open(resume=plan.options.resume, force=plan.options.force)
     try:
-        report = _find_finished(plan) or _embed_and_join(plan, on_progress)
+        noted = _noted_shards(plan)
+        _check_leftovers(plan, noted)
+        report = _find_finished(plan, noted) or _embed_and_join(plan, noted, on_progress)
     except (BertpoolError, Interrupted):
         output.keep()
         raise
+    for shard in _noted_shards(plan):
+        _remove(_shard_destination(plan, shard))
     output.remove()
     return report
 
 
-def _find_finished(plan: Plan) -> Report | None:
+def _noted_shards(plan: Plan) -> list[Shard]:
+    """Return the shards that an unfinished run has noted; none where there was no such run.
+
+    Raises:
+        OutputError: the note is broken.
+    """
+    note = plan.destination.folder / SHARDS
+    with mapped_errors(note):
+        try:
+            return _all_shards(int(json.loads(note.read_bytes())["count"]))
+        except FileNotFoundError:
+            return []
+        except (ValueError, KeyError, TypeError) as error:
+            if plan.options.force:
+                return []
+            raise OutputError(f"{note}: broken; pass --force to start afresh") from error
+
+
+def _choose_shards(plan: Plan, workers: int) -> list[Shard]:
+    """Choose as many shards as suit the workers, and note it for a run that goes on."""
+    shards = _all_shards(workers * SHARDS_PER_WORKER)
+    _check_leftovers(plan, shards)
+    write_atomic(plan.destination.folder / SHARDS, canonical_json({"count": len(shards)}))
+    return shards
+
+
+def _find_finished(plan: Plan, noted: Sequence[Shard]) -> Report | None:
     """Report an output that is there, whole, under ``resume``."""
     if not plan.options.resume:
         return None
     settings = plan.settings()
-    # What is there in part, a run before may have been killed while it put it in place.
-    finished = find_finished(plan, settings, None, None, going_on=True)
+    finished = find_finished(plan, settings, None, None, going_on=bool(noted))
     return None if finished is None else finished_report(plan, settings, finished)
 
 
-def _embed_and_join(plan: Plan, on_progress: Callable[[Progress], None]) -> Report:
+def _embed_and_join(
+    plan: Plan, noted: Sequence[Shard], on_progress: Callable[[Progress], None]
+) -> Report:
+    """Embed the shards that a run before has noted, or as many as suit the workers."""
     started = time.perf_counter()
     with _connected(plan.options) as ray:
         counted = count_rows(plan.options.inputs, plan.options.corpus)
         workers = plan.options.workers or _default_workers(ray, plan.options)
-        shards = _all_shards(workers * SHARDS_PER_WORKER)
+        shards = noted if noted and plan.options.resume else _choose_shards(plan, workers)
         options = [_shard_options(plan, shard) for shard in shards]
-        destinations = [_shard_destination(plan, shard) for shard in shards]
-        _check_leftovers(plan, destinations)
         reports = _run_all(ray, options, counted, workers, on_progress)
-    _join(plan, destinations)
+    _join(plan, [_shard_destination(plan, shard) for shard in shards])
     return joined_report(
         reports,
         outputs=tuple(str(target.path) for target in plan.destination.targets),
@@ -181,9 +214,9 @@ def _absolute(model: str | None) -> str | None:
     return os.path.abspath(model) if model is not None and os.path.isdir(model) else model
 
 
-def _check_leftovers(plan: Plan, destinations: Sequence[Destination]) -> None:
+def _check_leftovers(plan: Plan, shards: Sequence[Shard]) -> None:
     """Refuse to go on with another run's shards unasked, or remove them under ``force``."""
-    for destination in destinations:
+    for destination in (_shard_destination(plan, shard) for shard in shards):
         left = [file for file in (*destination.files, destination.folder) if file.exists()]
         if left and plan.options.force:
             _remove(destination)
@@ -254,14 +287,12 @@ class ShardWorker:
 
 
 def _join(plan: Plan, destinations: Sequence[Destination]) -> None:
-    """Join the shards' files to the output's, then remove them."""
+    """Join the shards' files to the output's."""
     # What stands there under resume is this run's own, put there before it was interrupted.
     replace = plan.options.force or plan.options.resume
     for number, target in enumerate(plan.destination.targets):
         parts = [str(destination.targets[number].path) for destination in destinations]
         merge(parts, output=str(target.path), force=replace)
-    for destination in destinations:
-        _remove(destination)
 
 
 def _remove(destination: Destination) -> None:
