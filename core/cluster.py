@@ -14,20 +14,23 @@ import logging
 import os
 import re
 import shutil
+import signal
 import socket
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from bertpool.corpus import count_rows
 from bertpool.encoder.threads import default_threads
-from bertpool.errors import BertpoolError, DeviceError, Interrupted, OutputError
+from bertpool.errors import BertpoolError, DeviceError, Interrupted, Kept, OutputError
 from bertpool.finished_run import find_finished
 from bertpool.merge import merge
 from bertpool.options import Options
 from bertpool.output.atomic import mapped_errors, write_atomic
 from bertpool.output.destination import Destination, find_destination
-from bertpool.output.parts import SHARDS, PartedOutput
+from bertpool.output.parts import ROWS_KEY, SHARDS, SUFFIX, PartedOutput, read_metadata
 from bertpool.output.provenance import canonical_json
 from bertpool.pipeline import Counted, Progress, finished_report, run
 from bertpool.plan import Plan, make_plan
@@ -37,6 +40,7 @@ from bertpool.sharding import Shard
 SHARDS_PER_WORKER = 4  # so that one slow worker doesn't hold up the others for long
 REACH_SECONDS = 10
 RESTARTS = 3  # of one worker that dies, before the run ends
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
 
 _log = logging.getLogger("bertpool")
 
@@ -54,13 +58,48 @@ def run_on_ray(plan: Plan, on_progress: Callable[[Progress], None]) -> Report:
         noted = _noted_shards(plan)
         _check_leftovers(plan, noted)
         report = _find_finished(plan, noted) or _embed_and_join(plan, noted, on_progress)
-    except (BertpoolError, Interrupted):
-        output.keep()
+        for shard in _noted_shards(plan):
+            _remove(_shard_destination(plan, shard))
+    except BaseException as error:
+        kept = _keep(plan, output)
+        if isinstance(error, BertpoolError | Interrupted):
+            error.kept = kept
         raise
-    for shard in _noted_shards(plan):
-        _remove(_shard_destination(plan, shard))
     output.remove()
     return report
+
+
+def _keep(plan: Plan, output: PartedOutput) -> Kept | None:
+    """Leave what is finished for the next run, and say how many rows that is."""
+    try:
+        shards = _noted_shards(plan)
+        destinations = [_shard_destination(plan, shard) for shard in shards]
+    except OutputError:  # a broken note, which is left as it is
+        return output.keep()
+    if not any(map(_files_left, destinations)):
+        (output.folder / SHARDS).unlink(missing_ok=True)
+        return output.keep()
+    output.keep()
+    path = plan.destination.path
+    of_all = path.with_name(f"{path.stem}.part-*-of-{len(shards)}{path.suffix}*")
+    return Kept(sum(map(_rows_kept, destinations)), str(of_all))
+
+
+def _rows_kept(destination: Destination) -> int:
+    """Count the rows of a shard that are embedded: all of them, or those of finished windows."""
+    from bertpool.output.vector_file import read_provenance
+
+    with contextlib.suppress(OSError, ValueError, OutputError):
+        provenance = read_provenance(destination.targets[0].path, destination.format_name)
+        return int(provenance["rows"])
+    with contextlib.suppress(OSError, OutputError):  # a worker may be about to remove it
+        parts = destination.folder.glob(f"*{SUFFIX}")
+        return sum(int(read_metadata(part)[ROWS_KEY]) for part in parts)
+    return 0
+
+
+def _files_left(destination: Destination) -> list[Path]:
+    return [file for file in (*destination.files, destination.folder) if file.exists()]
 
 
 def _noted_shards(plan: Plan) -> list[Shard]:
@@ -135,9 +174,11 @@ def _connected(options: Options) -> Iterator[Any]:
     if not address:
         settings["num_cpus"] = max(options.workers or 1, default_threads())
         settings["include_dashboard"] = False
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         # "local" starts it afresh: without, Ray would look for a cluster that was here before.
         ray.init(address=address or "local", **settings)
+        _set_handlers(handlers)  # Ray's own would end the process, its cleaning up left out
     except (ConnectionError, ValueError, RuntimeError) as error:
         reason = str(error).strip().split("\n")[0]
         raise DeviceError(
@@ -148,6 +189,14 @@ def _connected(options: Options) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _set_handlers(handlers: Mapping[int, Any]) -> None:
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number, handler in handlers.items():
+        if handler is not None:  # None: not set from Python
+            signal.signal(number, handler)
 
 
 def _check_reachable(address: str) -> None:
@@ -217,7 +266,7 @@ def _absolute(model: str | None) -> str | None:
 def _check_leftovers(plan: Plan, shards: Sequence[Shard]) -> None:
     """Refuse to go on with another run's shards unasked, or remove them under ``force``."""
     for destination in (_shard_destination(plan, shard) for shard in shards):
-        left = [file for file in (*destination.files, destination.folder) if file.exists()]
+        left = _files_left(destination)
         if left and plan.options.force:
             _remove(destination)
         elif left and not plan.options.resume:
@@ -271,8 +320,7 @@ def _result(ray: Any, reference: Any, options: Options) -> Report:
     except ray.exceptions.RayError as error:
         reason = str(error).strip().split("\n")[0]
         raise DeviceError(
-            f"shard {options.shard}: its worker died {RESTARTS + 1} times: {reason}; finished "
-            "shards are kept, pass --resume to go on"
+            f"shard {options.shard}: its worker died {RESTARTS + 1} times: {reason}"
         ) from error
     return report
 
