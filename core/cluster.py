@@ -124,6 +124,8 @@ def _choose_shards(plan: Plan, workers: int) -> list[Shard]:
     """Choose as many shards as suit the workers, and note it for a run that goes on."""
     shards = _all_shards(workers * SHARDS_PER_WORKER)
     _check_leftovers(plan, shards)
+    if plan.options.resume and not any(_files_left(_shard_destination(plan, s)) for s in shards):
+        _log.warning("nothing to resume: starting from the first row")
     write_atomic(plan.destination.folder / SHARDS, canonical_json({"count": len(shards)}))
     return shards
 
@@ -191,7 +193,7 @@ def _connected(options: Options) -> Iterator[Any]:
         ray.shutdown()
 
 
-def _set_handlers(handlers: Mapping[int, Any]) -> None:
+def _set_handlers(handlers: Mapping[signal.Signals, Any]) -> None:
     if threading.current_thread() is not threading.main_thread():
         return
     for number, handler in handlers.items():
