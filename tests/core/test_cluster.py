@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bertpool.cluster import _join as join
 from bertpool.corpus import count_rows
 from bertpool.options import Options
 from bertpool.pipeline import run
@@ -303,3 +304,14 @@ def test_the_rates_of_joined_reports_are_of_what_was_embedded_by_the_run_s_secon
     assert joined.rows_per_second == 6 / 4
     assert joined.tokens_per_second == 2 * made.tokens / 4
     assert joined.gflop_per_second == 2 * 8 * 2 / 4
+
+
+def test_the_join_of_a_resumed_run_replaces_what_stands_there(tiny: Tiny, tmp_path: Path) -> None:
+    run(planned(tiny, tmp_path))
+    alone = (tmp_path / "p.parquet").read_bytes()
+    shards = [planned(tiny, tmp_path, shard=f"{index}/2") for index in (1, 2)]
+    for shard in shards:
+        run(shard)
+    (tmp_path / "p.parquet").write_text("put there by a run that was killed")
+    join(planned(tiny, tmp_path, engine="ray", resume=True), [one.destination for one in shards])
+    assert (tmp_path / "p.parquet").read_bytes() == alone
