@@ -9,31 +9,38 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import logging
 import os
 import re
 import shutil
+import signal
 import socket
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from bertpool.corpus import count_rows
 from bertpool.encoder.threads import default_threads
-from bertpool.errors import BertpoolError, DeviceError, Interrupted, OutputError
+from bertpool.errors import BertpoolError, DeviceError, Interrupted, Kept, OutputError
+from bertpool.finished_run import find_finished
 from bertpool.merge import merge
 from bertpool.options import Options
-from bertpool.output.parts import PartedOutput
-from bertpool.pipeline import Progress, run
+from bertpool.output.atomic import mapped_errors, write_atomic
+from bertpool.output.destination import Destination, find_destination
+from bertpool.output.parts import ROWS_KEY, SHARDS, SUFFIX, PartedOutput, read_metadata
+from bertpool.output.provenance import canonical_json
+from bertpool.pipeline import Counted, Progress, finished_report, run
 from bertpool.plan import Plan, make_plan
 from bertpool.report import Report, joined_report
 from bertpool.sharding import Shard
 
-if TYPE_CHECKING:
-    from bertpool.output.destination import Destination
-
 SHARDS_PER_WORKER = 4  # so that one slow worker doesn't hold up the others for long
 REACH_SECONDS = 10
 RESTARTS = 3  # of one worker that dies, before the run ends
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
 
 _log = logging.getLogger("bertpool")
 
@@ -45,22 +52,105 @@ def run_on_ray(plan: Plan, on_progress: Callable[[Progress], None]) -> Report:
         DeviceError: Ray isn't installed, or can't be reached.
         BertpoolError: what a worker raised, or that one died too often; finished shards are kept.
     """
-    started = time.perf_counter()
     output = PartedOutput(plan.destination)  # for its lock: one run an output
     output.open(resume=plan.options.resume, force=plan.options.force)
     try:
-        with _connected(plan.options) as ray:
-            workers = plan.options.workers or _default_workers(ray, plan.options)
-            shards = [Shard(i + 1, n) for n in (workers * SHARDS_PER_WORKER,) for i in range(n)]
-            options = [_shard_options(plan, shard) for shard in shards]
-            destinations = [make_plan(one).destination for one in options]
-            _check_leftovers(plan, destinations)
-            reports = _run_all(ray, options, workers, on_progress)
-        _join(plan, destinations)
-    except (BertpoolError, Interrupted):
-        output.keep()
+        noted = _noted_shards(plan)
+        _check_leftovers(plan, noted)
+        report = _find_finished(plan, noted) or _embed_and_join(plan, noted, on_progress)
+        for shard in _noted_shards(plan):
+            _remove(_shard_destination(plan, shard))
+    except BaseException as error:
+        kept = _keep(plan, output)
+        if isinstance(error, BertpoolError | Interrupted):
+            error.kept = kept
         raise
     output.remove()
+    return report
+
+
+def _keep(plan: Plan, output: PartedOutput) -> Kept | None:
+    """Leave what is finished for the next run, and say how many rows that is."""
+    try:
+        shards = _noted_shards(plan)
+        destinations = [_shard_destination(plan, shard) for shard in shards]
+    except OutputError:  # a broken note, which is left as it is
+        return output.keep()
+    if not any(map(_files_left, destinations)):
+        (output.folder / SHARDS).unlink(missing_ok=True)
+        return output.keep()
+    output.keep()
+    path = plan.destination.path
+    of_all = path.with_name(f"{path.stem}.part-*-of-{len(shards)}{path.suffix}*")
+    return Kept(sum(map(_rows_kept, destinations)), str(of_all))
+
+
+def _rows_kept(destination: Destination) -> int:
+    """Count the rows of a shard that are embedded: all of them, or those of finished windows."""
+    from bertpool.output.vector_file import read_provenance
+
+    with contextlib.suppress(OSError, ValueError, OutputError):
+        provenance = read_provenance(destination.targets[0].path, destination.format_name)
+        return int(provenance["rows"])
+    with contextlib.suppress(OSError, OutputError):  # a worker may be about to remove it
+        parts = destination.folder.glob(f"*{SUFFIX}")
+        return sum(int(read_metadata(part)[ROWS_KEY]) for part in parts)
+    return 0
+
+
+def _files_left(destination: Destination) -> list[Path]:
+    return [file for file in (*destination.files, destination.folder) if file.exists()]
+
+
+def _noted_shards(plan: Plan) -> list[Shard]:
+    """Return the shards that an unfinished run has noted; none where there was no such run.
+
+    Raises:
+        OutputError: the note is broken.
+    """
+    note = plan.destination.folder / SHARDS
+    with mapped_errors(note):
+        try:
+            return _all_shards(int(json.loads(note.read_bytes())["count"]))
+        except FileNotFoundError:
+            return []
+        except (ValueError, KeyError, TypeError) as error:
+            if plan.options.force:
+                return []
+            raise OutputError(f"{note}: broken; pass --force to start afresh") from error
+
+
+def _choose_shards(plan: Plan, workers: int) -> list[Shard]:
+    """Choose as many shards as suit the workers, and note it for a run that goes on."""
+    shards = _all_shards(workers * SHARDS_PER_WORKER)
+    _check_leftovers(plan, shards)
+    if plan.options.resume and not any(_files_left(_shard_destination(plan, s)) for s in shards):
+        _log.warning("nothing to resume: starting from the first row")
+    write_atomic(plan.destination.folder / SHARDS, canonical_json({"count": len(shards)}))
+    return shards
+
+
+def _find_finished(plan: Plan, noted: Sequence[Shard]) -> Report | None:
+    """Report an output that is there, whole, under ``resume``."""
+    if not plan.options.resume:
+        return None
+    settings = plan.settings()
+    finished = find_finished(plan, settings, None, None, going_on=bool(noted))
+    return None if finished is None else finished_report(plan, settings, finished)
+
+
+def _embed_and_join(
+    plan: Plan, noted: Sequence[Shard], on_progress: Callable[[Progress], None]
+) -> Report:
+    """Embed the shards that a run before has noted, or as many as suit the workers."""
+    started = time.perf_counter()
+    with _connected(plan.options) as ray:
+        counted = count_rows(plan.options.inputs, plan.options.corpus)
+        workers = plan.options.workers or _default_workers(ray, plan.options)
+        shards = noted if noted and plan.options.resume else _choose_shards(plan, workers)
+        options = [_shard_options(plan, shard) for shard in shards]
+        reports = _run_all(ray, options, counted, workers, on_progress)
+    _join(plan, [_shard_destination(plan, shard) for shard in shards])
     return joined_report(
         reports,
         outputs=tuple(str(target.path) for target in plan.destination.targets),
@@ -86,9 +176,11 @@ def _connected(options: Options) -> Iterator[Any]:
     if not address:
         settings["num_cpus"] = max(options.workers or 1, default_threads())
         settings["include_dashboard"] = False
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         # "local" starts it afresh: without, Ray would look for a cluster that was here before.
         ray.init(address=address or "local", **settings)
+        _set_handlers(handlers)  # Ray's own would end the process, its cleaning up left out
     except (ConnectionError, ValueError, RuntimeError) as error:
         reason = str(error).strip().split("\n")[0]
         raise DeviceError(
@@ -99,6 +191,14 @@ def _connected(options: Options) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _set_handlers(handlers: Mapping[signal.Signals, Any]) -> None:
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number, handler in handlers.items():
+        if handler is not None:  # None: not set from Python
+            signal.signal(number, handler)
 
 
 def _check_reachable(address: str) -> None:
@@ -125,6 +225,10 @@ def _default_workers(ray: Any, options: Options) -> int:
     return max(1, int(resources.get("CPU", 1)) // (options.threads or 1))
 
 
+def _all_shards(count: int) -> list[Shard]:
+    return [Shard(index, count) for index in range(1, count + 1)]
+
+
 def _shard_options(plan: Plan, shard: Shard) -> Options:
     """Return what a worker is asked to do for a shard."""
     options = plan.options
@@ -143,15 +247,28 @@ def _shard_options(plan: Plan, shard: Shard) -> Options:
     )
 
 
+def _shard_destination(plan: Plan, shard: Shard) -> Destination:
+    """Name a shard's files, without the notes that a plan of its own would repeat."""
+    return find_destination(
+        os.path.abspath(plan.destination.path),
+        plan.options.inputs,
+        columns=tuple(plan.recipe.columns),
+        output_format=plan.destination.format_name,
+        shard=shard,
+        rejects=plan.destination.rejects is not None,
+        resume=True,
+    )
+
+
 def _absolute(model: str | None) -> str | None:
     """Name a local model so that it is found from a worker's own directory."""
     return os.path.abspath(model) if model is not None and os.path.isdir(model) else model
 
 
-def _check_leftovers(plan: Plan, destinations: Sequence[Destination]) -> None:
+def _check_leftovers(plan: Plan, shards: Sequence[Shard]) -> None:
     """Refuse to go on with another run's shards unasked, or remove them under ``force``."""
-    for destination in destinations:
-        left = [file for file in (*destination.files, destination.folder) if file.exists()]
+    for destination in (_shard_destination(plan, shard) for shard in shards):
+        left = _files_left(destination)
         if left and plan.options.force:
             _remove(destination)
         elif left and not plan.options.resume:
@@ -165,6 +282,7 @@ def _check_leftovers(plan: Plan, destinations: Sequence[Destination]) -> None:
 def _run_all(
     ray: Any,
     options: Sequence[Options],
+    counted: Counted,
     workers: int,
     on_progress: Callable[[Progress], None],
 ) -> list[Report]:
@@ -180,7 +298,7 @@ def _run_all(
     while waiting or running:
         while idle and waiting:
             worker, (index, one) = idle.pop(), waiting.pop(0)
-            running[worker.run.remote(one)] = index, worker
+            running[worker.run.remote(one, counted)] = index, worker
         done, _ = ray.wait(list(running), timeout=1.0)
         for reference in done:
             index, worker = running.pop(reference)
@@ -204,8 +322,7 @@ def _result(ray: Any, reference: Any, options: Options) -> Report:
     except ray.exceptions.RayError as error:
         reason = str(error).strip().split("\n")[0]
         raise DeviceError(
-            f"shard {options.shard}: its worker died {RESTARTS + 1} times: {reason}; finished "
-            "shards are kept, pass --resume to go on"
+            f"shard {options.shard}: its worker died {RESTARTS + 1} times: {reason}"
         ) from error
     return report
 
@@ -213,18 +330,19 @@ def _result(ray: Any, reference: Any, options: Options) -> Report:
 class ShardWorker:
     """A worker: runs shards, one after another, in a process of its own."""
 
-    def run(self, options: Options) -> Report:
-        """Run one shard."""
-        return run(make_plan(options))
+    def run(self, options: Options, counted: Counted) -> Report:
+        """Run one shard without notes, which the driver has shown when it planned the run."""
+        _log.setLevel(logging.ERROR)
+        return run(make_plan(options), counted=counted)
 
 
 def _join(plan: Plan, destinations: Sequence[Destination]) -> None:
-    """Join the shards' files to the output's, then remove them."""
+    """Join the shards' files to the output's."""
+    # What stands there under resume is this run's own, put there before it was interrupted.
+    replace = plan.options.force or plan.options.resume
     for number, target in enumerate(plan.destination.targets):
         parts = [str(destination.targets[number].path) for destination in destinations]
-        merge(parts, output=str(target.path), force=plan.options.force)
-    for destination in destinations:
-        _remove(destination)
+        merge(parts, output=str(target.path), force=replace)
 
 
 def _remove(destination: Destination) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ from bertpool.errors import (
     ModelError,
     TextTooLarge,
 )
-from bertpool.finished_run import find_finished
+from bertpool.finished_run import FinishedRun, find_finished
 from bertpool.memory import give_back_memory
 from bertpool.output.destination import STDOUT
 from bertpool.output.parts import Part, PartedOutput, window_digest
@@ -68,14 +68,23 @@ class Progress:
 
 
 OnProgress = Callable[[Progress], None]
+# What count_rows returns.
+Counted: TypeAlias = "tuple[int, list[InputIdentity]]"
 
 
 def ignore_progress(progress: Progress) -> None:
     """Take progress and do nothing with it."""
 
 
-def run(plan: Plan, on_progress: OnProgress = ignore_progress) -> Report:
+def run(
+    plan: Plan, on_progress: OnProgress = ignore_progress, *, counted: Counted | None = None
+) -> Report:
     """Run a checked plan, in this process or on workers.
+
+    Args:
+        plan: of the run.
+        on_progress: is told how far the run is.
+        counted: the inputs' rows and what they are, where a shard needn't count them itself.
 
     Raises:
         BertpoolError: a subclass says what is wrong; finished windows are kept for ``resume``.
@@ -84,14 +93,24 @@ def run(plan: Plan, on_progress: OnProgress = ignore_progress) -> Report:
         from bertpool.cluster import run_on_ray
 
         return run_on_ray(plan, on_progress)
-    return _Run(plan, on_progress).execute()
+    return _Run(plan, on_progress, counted).execute()
+
+
+def finished_report(plan: Plan, settings: Settings, finished: FinishedRun) -> Report:
+    """Report an output that a run before has finished."""
+    found = _Run(plan, ignore_progress)
+    found._settings = Future()
+    found._settings.set_result(settings)
+    found._counts, found._rejected_before = finished.counts, finished.rejected
+    return found._report(None)
 
 
 class _Run:
     """One run of a plan: load, embed window after window, put the finished file in place."""
 
-    def __init__(self, plan: Plan, on_progress: OnProgress) -> None:
+    def __init__(self, plan: Plan, on_progress: OnProgress, counted: Counted | None = None) -> None:
         self._plan = plan
+        self._counted = counted
         self._on_progress = on_progress
         self._started = time.perf_counter()
         self._seconds = dict.fromkeys(STAGES, 0.0)
@@ -147,7 +166,9 @@ class _Run:
         if plan.shard is None:
             return None, None
         with self._timed_block("read"):
-            total, identities = count_rows(plan.options.inputs, plan.options.corpus)
+            total, identities = self._counted or count_rows(
+                plan.options.inputs, plan.options.corpus
+            )
         shard, rows = plan.shard, plan.shard.rows(total)
         return RowRange(shard.index, shard.count, rows.start, rows.stop, total), identities
 

@@ -35,7 +35,8 @@ class Report:
         zero: rows whose vector is zero.
         redone: rows that overflowed in a half dtype and were encoded again in float32.
         seconds: wall-clock seconds of each stage, which run at once, and of the whole run.
-        rows_per_second: rows by the seconds of embedding alone; likewise ``tokens_per_second``.
+        rows_per_second: rows by the seconds of embedding alone, and on Ray's workers by those of
+            the whole run; likewise ``tokens_per_second``.
         gflop_per_second: of the encoder's matrix products, by the same seconds.
         peak_memory_bytes: of this process.
         fingerprint: of the settings, as in the file's own metadata.
@@ -105,12 +106,17 @@ def joined_report(
     rejects: Path | None,
     seconds: float,
 ) -> Report:
-    """Sum the reports of a run's shards; stages, and the rates by them, are of all workers."""
+    """Sum the reports of a run's shards: stages of all workers, rates by the whole run's seconds.
+
+    Shards that a run before has finished count among the rows, and not for the rates.
+    """
     first = reports[0]
     sums = {name: sum(getattr(one, name) for one in reports) for name in SUMMED}
     stages = {name: sum(one.seconds[name] for one in reports) for name in first.seconds}
     weights = [one.tokens for one in reports]
     total = sum(weights) or 1
+    made = [one for one in reports if one.seconds["encode"]]
+    gflop = sum(one.gflop_per_second * one.seconds["encode"] for one in made)
     shares = zip(reports, weights, strict=True)
     return replace(
         first,
@@ -119,9 +125,9 @@ def joined_report(
         rejects=str(rejects) if rejects is not None and sums["rejected"] else None,
         padding_share=sum(one.padding_share * weight for one, weight in shares) / total,
         seconds={**stages, "total": seconds},
-        rows_per_second=sum(one.rows_per_second for one in reports) / len(reports),
-        tokens_per_second=sum(one.tokens_per_second for one in reports) / len(reports),
-        gflop_per_second=sum(one.gflop_per_second for one in reports) / len(reports),
+        rows_per_second=sum(one.rows for one in made) / seconds,
+        tokens_per_second=sum(one.tokens for one in made) / seconds,
+        gflop_per_second=gflop / seconds,
         peak_memory_bytes=max(one.peak_memory_bytes for one in reports),
     )
 

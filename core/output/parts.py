@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 LOCK = "lock"
 MANIFEST = "manifest.json"
+SHARDS = "shards.json"  # how many shards a run on Ray has, which are files beside the folder
 SUFFIX = ".arrow"
 REPLACES = "replaces"  # key of the manifest: the run was told to replace what is there
 DIGEST_KEY, COUNTS_KEY, ROWS_KEY = b"window", b"counts", b"rows"
@@ -226,12 +227,15 @@ class PartedOutput:
         self._let_go()
 
     def keep(self) -> Kept | None:
-        """Leave the folder for the next run if it holds a window, and say what is kept."""
+        """Leave the folder for the next run if it holds anything, and say which windows."""
         if self._lock is None:
             return None
         with contextlib.suppress(OSError):
             if not self._clean_up():
-                self.remove()
+                if (self.folder / SHARDS).exists():
+                    self._let_go()
+                else:
+                    self.remove()
                 return None
         self._let_go()
         return Kept(self._rows_kept, str(self.folder))
@@ -245,7 +249,7 @@ class PartedOutput:
         for file in self.folder.iterdir():
             if file.suffix == SUFFIX:
                 parts.append(file)
-            elif file.name not in (LOCK, MANIFEST):
+            elif file.name not in (LOCK, MANIFEST, SHARDS):
                 file.unlink()
         return sorted(parts)
 

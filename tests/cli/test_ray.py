@@ -66,7 +66,8 @@ def test_a_worker_s_error_ends_the_run_in_one_line_and_leaves_no_file_at_the_pat
     assert errors[0].startswith(f"error: {tmp_path}/in.txt:101: not UTF-8 at byte 3")
     assert "Traceback" not in finished.stderr
     left = [name for name in names_in(tmp_path) if not name.startswith("v.part-")]
-    assert left == ["in.txt"]
+    assert left == ["in.txt", "v.parquet.partial"]  # the latter notes how many shards there are
     shards = [name for name in names_in(tmp_path) if name.startswith("v.part-")]
+    assert "; to go on: bertpool embed in.txt" in finished.stderr
     assert shards  # so that --resume need not embed them again
     assert all("-of-4.parquet" in name for name in shards)  # four of each worker

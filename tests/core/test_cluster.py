@@ -10,10 +10,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from bertpool.cluster import _join as join
+from bertpool.corpus import count_rows
+from bertpool.options import Options
+from bertpool.pipeline import run
+from bertpool.plan import Plan, make_plan
+from bertpool.report import joined_report
 from safetensors.torch import load_file, save_file
 
 Tiny = Callable[[str], Path]
@@ -121,12 +128,13 @@ def test_workers_write_the_bytes_of_one_run_though_one_is_killed(
 def test_workers_write_several_columns_as_files_of_npy(
     shell: Shell, tiny: Tiny, folder: Path
 ) -> None:
-    model, options = tiny("tiny-bert"), "-s cls,mean"
+    model, options = tiny("tiny-bert"), "-s cls,mean --exclude-special"
     ray = shell(
         f"bertpool embed few.txt -m {model} -o n.npy {options} --engine ray --workers 2",
         cwd=folder,
     )
     assert ray.returncode == 0, ray.stderr
+    assert ray.stderr.count("--exclude-special has no effect on cls") == 1
     one = shell(f"bertpool embed few.txt -m {model} -o m.npy {options}", cwd=folder)
     assert one.returncode == 0, one.stderr
     for column in ("cls", "mean"):
@@ -157,32 +165,51 @@ def test_a_worker_that_fails_ends_the_run_with_its_message_and_keeps_finished_sh
     assert "Traceback" not in failed.stderr
     assert not (tmp_path / "f.parquet").exists()
     assert (tmp_path / "f.part-1-of-4.parquet").exists()
+    assert "30 rows are kept in f.part-*-of-4.parquet*; to go on: bertpool" in failed.stderr
     again = shell(command, cwd=tmp_path)
     assert again.returncode == 2
     assert "--resume" in again.stderr
+    again = shell(command.replace("--workers 1", "--workers 2"), cwd=tmp_path)
+    assert again.returncode == 2  # also where the shards would be others
     forced = shell(f"{command} --force", cwd=tmp_path)
     assert forced.returncode == 1
 
 
-def test_an_interrupted_run_ends_with_130_leaves_no_worker_and_goes_on_with_resume(
+def interrupt(process: subprocess.Popen[str], number: int, shards: Callable[[], Any]) -> str:
+    """Interrupt a run once it has shards, and return what it said; no worker is left."""
+    wait_for(shards)
+    workers = wait_for(lambda: workers_of(process.pid))
+    os.kill(process.pid, number)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 128 + number, err
+    wait_for(lambda: not any(map(is_alive, workers)))
+    assert "rows are kept in i.part-*-of-8.npy*; to go on: bertpool embed notes.txt" in err
+    assert err.rstrip().endswith("--resume")
+    assert "Traceback" not in err
+    assert "Stack" not in err
+    return err
+
+
+def test_an_interrupted_run_says_how_to_go_on_and_any_number_of_workers_does(
     shell: Shell, tiny: Tiny, folder: Path
 ) -> None:
     model = tiny("tiny-bert")
-    arguments = ("notes.txt", "-m", model, "-o", "i.npy", "--engine", "ray", "--workers", 2)
-    with running(*arguments, cwd=folder) as process:
-        wait_for(lambda: list(folder.glob("i.part-*-of-8.npy")))
-        workers = wait_for(lambda: workers_of(process.pid))
-        os.kill(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 130, err
-        wait_for(lambda: not any(map(is_alive, workers)))
-    assert "Traceback" not in err
+    arguments = ("notes.txt", "-m", model, "-o", "i.npy", "--engine", "ray", "--workers")
+    with running(*arguments, 2, cwd=folder) as process:
+        interrupt(process, signal.SIGTERM, lambda: list(folder.glob("i.part-*-of-8.npy")))
     assert not (folder / "i.npy").exists()
-    with running(*arguments, "--resume", cwd=folder) as process:
+    done = {path: path.stat().st_mtime_ns for path in folder.glob("i.part-*-of-8.npy")}
+    with running(*arguments, 1, "--resume", cwd=folder) as process:
+        more = lambda: len(list(folder.glob("i.part-*-of-8.npy"))) > len(done)  # noqa: E731
+        err = interrupt(process, signal.SIGINT, more)
+    assert "interrupted by SIGINT" in err
+    assert all(path.stat().st_mtime_ns == time_ for path, time_ in done.items())
+    with running(*arguments, 3, "--resume", cwd=folder) as process:
         _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     expected = whole(shell, folder, model, "notes.txt", "w.npy")
     assert (folder / "i.npy").read_bytes() == expected
+    assert sorted(path.name for path in folder.glob("i.*")) == ["i.npy", "i.npy.json"]
 
 
 def test_a_cluster_is_found_by_its_address(shell: Shell, tiny: Tiny, folder: Path) -> None:
@@ -218,3 +245,73 @@ def test_an_address_where_no_cluster_is_ends_the_run_with_one_line(
     assert "can't reach Ray at 127.0.0.1:1" in finished.stderr
     assert "Traceback" not in finished.stderr
     assert list(folder.glob("x.*")) == []
+
+
+def planned(tiny: Tiny, folder: Path, **options: Any) -> Plan:
+    (folder / "few.txt").write_text("a cat\na dog\na river\n")
+    return make_plan(
+        Options([str(folder / "few.txt")], model=str(tiny("tiny-bert")), device="cpu",
+                output=str(folder / "p.parquet"), **options)
+    )  # fmt: skip
+
+
+def no_ray(*_: object) -> Any:
+    raise RuntimeError("Ray was started")
+
+
+def test_a_finished_output_is_found_before_ray_starts_and_shards_left_of_it_are_removed(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(planned(tiny, tmp_path))
+    (tmp_path / "p.part-1-of-4.parquet").write_text("left by a run that was killed at its end")
+    (tmp_path / "p.parquet.partial").mkdir()
+    (tmp_path / "p.parquet.partial" / "shards.json").write_text('{"count": 4}')
+    monkeypatch.setattr("bertpool.cluster._connected", no_ray)
+    report = run(planned(tiny, tmp_path, engine="ray", resume=True))
+    assert (report.rows, report.distinct) == (3, 0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["few.txt", "p.parquet"]
+
+
+def test_an_error_of_any_kind_leaves_no_empty_folder(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bertpool.cluster._connected", no_ray)
+    with pytest.raises(RuntimeError, match="started"):
+        run(planned(tiny, tmp_path, engine="ray"))
+    assert [path.name for path in tmp_path.iterdir()] == ["few.txt"]
+
+
+def test_a_shard_whose_rows_were_counted_counts_none(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(planned(tiny, tmp_path, shard="1/3"))
+    alone = (tmp_path / "p.part-1-of-3.parquet").read_bytes()
+    plan = planned(tiny, tmp_path, shard="1/3", force=True)
+    counted = count_rows(plan.options.inputs, plan.options.corpus)
+    monkeypatch.setattr("bertpool.pipeline.count_rows", no_ray)
+    run(plan, counted=counted)
+    assert (tmp_path / "p.part-1-of-3.parquet").read_bytes() == alone
+
+
+def test_the_rates_of_joined_reports_are_of_what_was_embedded_by_the_run_s_seconds(
+    tiny: Tiny, tmp_path: Path
+) -> None:
+    made = run(planned(tiny, tmp_path))
+    made = replace(made, seconds={**made.seconds, "encode": 2.0}, gflop_per_second=8.0)
+    found = replace(made, seconds={**made.seconds, "encode": 0.0}, gflop_per_second=0.0)
+    joined = joined_report([made, found, made], outputs=(), rejects=None, seconds=4.0)
+    assert joined.rows == 9
+    assert joined.rows_per_second == 6 / 4
+    assert joined.tokens_per_second == 2 * made.tokens / 4
+    assert joined.gflop_per_second == 2 * 8 * 2 / 4
+
+
+def test_the_join_of_a_resumed_run_replaces_what_stands_there(tiny: Tiny, tmp_path: Path) -> None:
+    run(planned(tiny, tmp_path))
+    alone = (tmp_path / "p.parquet").read_bytes()
+    shards = [planned(tiny, tmp_path, shard=f"{index}/2") for index in (1, 2)]
+    for shard in shards:
+        run(shard)
+    (tmp_path / "p.parquet").write_text("put there by a run that was killed")
+    join(planned(tiny, tmp_path, engine="ray", resume=True), [one.destination for one in shards])
+    assert (tmp_path / "p.parquet").read_bytes() == alone
