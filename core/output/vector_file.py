@@ -25,6 +25,7 @@ MAGIC: dict[bytes, OutputFormatName] = {
     b"ARROW1": "arrow",
     MAGIC_PREFIX: "npy",
 }
+ONLY_TOKENS = "has token vectors and no pooled ones; embed the texts with --strategy mean, say"
 NOT_OURS = "no vectors of bertpool: it has no provenance"
 
 
@@ -56,21 +57,28 @@ class VectorFile:
         return rows
 
     def recipe_columns(self) -> dict[str, str]:
-        """Map the recipe's columns to those of the file: ``.npy`` names one in the file's name.
+        """Map the recipe's columns to those of the file: the one that ``.npy`` holds is unnamed.
 
         Raises:
-            OutputError: it has none, or its name doesn't say which it holds.
+            OutputError: it has no pooled vectors, or nothing says which it holds.
         """
         made: list[str] = self.provenance["columns"]
+        if not made:
+            raise OutputError(f"{self.path}: {ONLY_TOKENS}", usage=True)
         if FORMATS[self.format_name].rows:
             found = {name: name for name in made if name in self.columns}
         else:
-            named = Path(self.path.stem).suffix.removeprefix(".")
-            found = {name: self.columns[0] for name in made if len(made) == 1 or name == named}
+            found = {name: self.columns[0] for name in made if name == self._only_column(made)}
         if not found:
             names = ", ".join(made)
-            raise OutputError(f"{self.path}: which of {names} it holds, its name doesn't say")
+            raise OutputError(f"{self.path}: which of {names} it holds, nothing says")
         return found
+
+    def _only_column(self, made: list[str]) -> str:
+        """Name the column that the file holds; before sidecars named it, only its own name did."""
+        if len(made) == 1:
+            return made[0]
+        return str(self.provenance.get("column") or Path(self.path.stem).suffix.removeprefix("."))
 
     def count_rows(self) -> int:
         """Count the rows that are there, whatever the provenance says.

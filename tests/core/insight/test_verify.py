@@ -272,13 +272,33 @@ def test_each_npy_of_several_columns_is_compared_with_its_own(
     make("v.npy", strategy=["mean", "cls"])
     inputs = [str(tmp_path / "in.txt")]
     mean, cls = tmp_path / "v.mean.npy", tmp_path / "v.cls.npy"
-    assert check(mean, inputs=inputs).columns[0].column == "mean"
+    found = check(mean, inputs=inputs)
+    assert found.passed, found.problems
+    assert found.columns[0].column == "mean"
     mean.write_bytes(cls.read_bytes())
     assert not check(mean, inputs=inputs).passed
-    for path in (mean, mean.with_name("v.mean.npy.json")):
-        path.rename(tmp_path / path.name.replace("v.mean", "other"))
+
+
+def test_a_renamed_npy_of_several_columns_is_known_by_its_sidecar(
+    make: Make, check: Check, tmp_path: Path
+) -> None:
+    make("v.npy", strategy=["mean", "cls"])
+    for suffix in (".npy", ".npy.json"):
+        (tmp_path / f"v.cls{suffix}").rename(tmp_path / f"other{suffix}")
+    found = check(tmp_path / "other.npy", inputs=[str(tmp_path / "in.txt")])
+    assert found.passed, found.problems
+    assert [one.column for one in found.columns] == ["cls"]
+
+
+def test_an_npy_of_several_columns_that_nothing_names_is_refused(
+    make: Make, check: Check, tmp_path: Path
+) -> None:
+    make("v.npy", strategy=["mean", "cls"])
+    for suffix in (".npy", ".npy.json"):
+        (tmp_path / f"v.cls{suffix}").rename(tmp_path / f"other{suffix}")
+    change_provenance(tmp_path / "other.npy", column=None)
     with pytest.raises(OutputError, match=r"other\.npy: which of mean, cls it holds"):
-        check(tmp_path / "other.npy", inputs=inputs)
+        check(tmp_path / "other.npy", inputs=[str(tmp_path / "in.txt")])
 
 
 def test_another_input_is_refused(make: Make, check: Check, tmp_path: Path) -> None:
