@@ -62,6 +62,7 @@ def test_explain_reads_stdin(shell: Run, model: list[str], tmp_path: Path) -> No
         ([], "give a text"),
         (["cat", "--input", "a.txt"], "one of the two"),
         (["cat", "-s", "typo"], "--strategy typo: unknown"),
+        (["cat", "-s", "mean,tokens"], "--strategy tokens: pools nothing"),
         (["cat", "--layer", "9"], "--layer 9"),
         (["cat", "--head", "9"], "--head 9"),
         (["--input", "no-such.txt"], "no such file"),
@@ -150,6 +151,7 @@ def test_compare_names_the_layers_of_several(
         (["no-such.csv"], "no such file"),
         (["pairs.csv", "--label-column", "grade"], '"grade"'),
         (["pairs.csv", "-s", "typo"], "--strategy typo: unknown"),
+        (["pairs.csv", "-s", "tokens,mean"], "--strategy tokens: pools nothing"),
         (["pairs.csv", "--layer", "9"], "--layer 9"),
     ],
 )

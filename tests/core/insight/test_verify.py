@@ -215,6 +215,17 @@ def test_a_tolerance_of_ones_own_replaces_that_of_the_dtype(make: Make, check: C
     assert not check(path, tolerance=1e-3).passed
 
 
+def test_of_token_vectors_the_pooled_ones_beside_are_checked_or_none(
+    make: Make, check: Check
+) -> None:
+    found = check(make(strategy="tokens,mean"))
+    assert found.passed, found.problems
+    assert [one.column for one in found.columns] == ["embedding"]
+    with pytest.raises(OutputError, match="has token vectors and no pooled ones") as caught:
+        check(make(strategy="tokens"))
+    assert caught.value.exit_code == 2
+
+
 # Texts from the inputs
 
 
