@@ -20,13 +20,20 @@ from bertpool.output.table import METADATA_KEY, StoredRows, is_vector
 
 BATCH_ROWS = 4096  # of a piece of .npy
 MAGIC_PREFIX = np.lib.format.MAGIC_PREFIX
+ARROW_FILE = b"ARROW1"
+# Source: the Arrow columnar format, "IPC Streaming Format": a continuation, and a length.
+CONTINUATION = b"\xff" * 4
+END_OF_STREAM = CONTINUATION + bytes(4)
 MAGIC: dict[bytes, OutputFormatName] = {
     b"PAR1": "parquet",
-    b"ARROW1": "arrow",
+    ARROW_FILE: "arrow",
+    CONTINUATION: "arrow",
     MAGIC_PREFIX: "npy",
 }
 ONLY_TOKENS = "has token vectors and no pooled ones; embed the texts with --strategy mean, say"
 NOT_OURS = "no vectors of bertpool: it has no provenance"
+
+ArrowReader = pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,7 @@ class VectorFile:
 
     @property
     def rows(self) -> int:
-        """Return the number of rows."""
+        """Return the number of rows that the provenance states; what stdout got states none."""
         rows: int = self.provenance["rows"]
         return rows
 
@@ -185,9 +192,26 @@ def _npy_schema(path: Path) -> pa.Schema:
     return pa.schema([_vector_field("embedding", _npy(path))])
 
 
+def _open_arrow(source: pa.NativeFile) -> ArrowReader:
+    """Open what Arrow wrote: a file, or a stream, as stdout gets it, which lacks the footer."""
+    if source.read(len(ARROW_FILE)) == ARROW_FILE:
+        return pa.ipc.open_file(source)
+    source.seek(max(0, source.size() - len(END_OF_STREAM)))
+    if source.read(len(END_OF_STREAM)) != END_OF_STREAM:
+        raise ValueError("no Arrow file, nor a whole stream")
+    source.seek(0)
+    return pa.ipc.open_stream(source)
+
+
+def _record_batches(reader: ArrowReader) -> Iterator[pa.RecordBatch]:
+    if isinstance(reader, pa.ipc.RecordBatchFileReader):
+        return (reader.get_batch(index) for index in range(reader.num_record_batches))
+    return iter(reader)
+
+
 def _arrow_schema(path: Path) -> pa.Schema:
     with pa.memory_map(os.fspath(path)) as source:
-        return pa.ipc.open_file(source).schema
+        return _open_arrow(source).schema
 
 
 def _jsonl_schema(path: Path) -> pa.Schema:
@@ -219,15 +243,13 @@ def _npy_batches(file: VectorFile, names: list[str]) -> Iterator[pa.Table]:
 
 def _arrow_batches(file: VectorFile, names: list[str]) -> Iterator[pa.Table]:
     with pa.OSFile(os.fspath(file.path)) as source:
-        reader = pa.ipc.open_file(source)
-        for index in range(reader.num_record_batches):
-            yield pa.Table.from_batches([reader.get_batch(index)]).select(names)
+        for batch in _record_batches(_open_arrow(source)):
+            yield pa.Table.from_batches([batch]).select(names)
 
 
 def _arrow_rows(file: VectorFile) -> int:
     with pa.memory_map(os.fspath(file.path)) as source:
-        reader = pa.ipc.open_file(source)
-        return sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
+        return sum(batch.num_rows for batch in _record_batches(_open_arrow(source)))
 
 
 COUNTS: dict[str, Callable[[VectorFile], int]] = {
