@@ -180,7 +180,12 @@ def compare(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare strategies on your own texts or labelled pairs, and say which to take."""
+    """Compare strategies on your own texts or labelled pairs, and say which to take.
+
+    With pairs, a difference to the best is called real where its 95% interval excludes 0. These
+    intervals hold for all differences of two strategies at once: of strategies that are all alike,
+    some 5% of samples of pairs show a real difference.
+    """
     start_logging(quiet=quiet, verbose=False)
     from bertpool.cli.insight_views import show_comparison
     from bertpool.corpus import CorpusOptions
