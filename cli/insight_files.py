@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 def inspect(files: options.VectorFiles, json: options.Json = False) -> None:
     """Say what is in vector files; of several, whether their vectors may be compared."""
     start_logging(quiet=False, verbose=False)
-    from bertpool.cli.tables import show_rows
+    from bertpool.cli.tables import check_stdout, show_rows
+
+    check_stdout()
     from bertpool.insight.inspect import inspect_files
 
     found = inspect_files(files)
@@ -47,7 +49,9 @@ def verify(
 ) -> None:
     """Encode a sample of the texts again, each alone, and compare with the file's vectors."""
     start_logging(quiet=False, verbose=False)
-    from bertpool.cli.tables import show_rows
+    from bertpool.cli.tables import check_stdout, show_rows
+
+    check_stdout()
     from bertpool.insight import verify as verifying
 
     found = verifying.verify(
@@ -75,7 +79,9 @@ def search(
 ) -> None:
     """Find the rows nearest to a text, or to each line of stdin, by cosine."""
     start_logging(quiet=False, verbose=False)
-    from bertpool.cli.tables import show_rows
+    from bertpool.cli.tables import check_stdout, show_rows
+
+    check_stdout()
     from bertpool.insight import search as searching
 
     queries = searching.read_queries(query)

@@ -145,6 +145,9 @@ def explain(
 ) -> None:
     """Show the weight of each token of a text in each strategy's vector."""
     start_logging(quiet=quiet, verbose=False)
+    from bertpool.cli.tables import check_stdout
+
+    check_stdout()
     from bertpool.cli.insight_views import show_explanation
     from bertpool.corpus import CorpusOptions
     from bertpool.insight.explain import explain as weigh
@@ -187,6 +190,9 @@ def compare(
     some 5% of samples of pairs show a real difference.
     """
     start_logging(quiet=quiet, verbose=False)
+    from bertpool.cli.tables import check_stdout
+
+    check_stdout()
     from bertpool.cli.insight_views import show_comparison
     from bertpool.corpus import CorpusOptions
     from bertpool.insight.compare import compare as measure
