@@ -115,6 +115,9 @@ def merge(
 ) -> None:
     """Join the files of embed --shard to the file that one run would have written."""
     start_logging(quiet=quiet, verbose=False)
+    from bertpool.output.vector_format import check_vector_files
+
+    check_vector_files(parts)
     from bertpool.merge import merge as join
 
     rows = join(parts, output=output, force=force)

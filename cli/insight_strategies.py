@@ -146,16 +146,17 @@ def explain(
     """Show the weight of each token of a text in each strategy's vector."""
     start_logging(quiet=quiet, verbose=False)
     from bertpool.cli.tables import check_stdout
+    from bertpool.corpus.options import CorpusOptions
+    from bertpool.insight.texts import find_text
 
     check_stdout()
-    from bertpool.cli.insight_views import show_explanation
-    from bertpool.corpus import CorpusOptions
-    from bertpool.insight.explain import explain as weigh
-    from bertpool.insight.texts import find_text
-    from bertpool.model import load
-
     reading = CorpusOptions(input_format, text_column, encoding=encoding)
     chosen = find_text(text, input, row, reading)
+    # Not before: these take seconds, and what is wrong with the text needs none of them.
+    from bertpool.cli.insight_views import show_explanation
+    from bertpool.insight.explain import explain as weigh
+    from bertpool.model import load
+
     loaded = load(model, revision=revision, offline=offline)
     how = {name: context.params[name] for name in HOW_TO_EXPLAIN}
     show_explanation(weigh(loaded, chosen, strategy=strategy or None, **how), json=json)
@@ -191,18 +192,19 @@ def compare(
     """
     start_logging(quiet=quiet, verbose=False)
     from bertpool.cli.tables import check_stdout
+    from bertpool.corpus.options import CorpusOptions
+    from bertpool.insight.picture_path import check_comparison_plot
+    from bertpool.insight.texts import read_material
 
     check_stdout()
-    from bertpool.cli.insight_views import show_comparison
-    from bertpool.corpus import CorpusOptions
-    from bertpool.insight.compare import compare as measure
-    from bertpool.insight.plot import check_comparison_plot, plot_comparison
-    from bertpool.insight.texts import read_material
-    from bertpool.model import load
-
     check_comparison_plot(plot, [file], force=force)
     reading = CorpusOptions(input_format, text_column, pair_column, encoding=encoding)
     material = read_material(file, reading, label_column, sample)
+    from bertpool.cli.insight_views import show_comparison
+    from bertpool.insight.compare import compare as measure
+    from bertpool.insight.plot import plot_comparison
+    from bertpool.model import load
+
     loaded = load(model, revision=revision, offline=offline)
     how = {name: context.params[name] for name in HOW_TO_COMPARE}
     found = measure(loaded, material, strategy=strategy or None, **how)
@@ -222,6 +224,11 @@ def plot(
 ) -> None:
     """Draw a map of a vector file: its texts as points in the plane."""
     start_logging(quiet=quiet, verbose=False)
+    from bertpool.insight.picture_path import check_picture, picture_of
+    from bertpool.output.vector_format import check_vector_files
+
+    check_vector_files([file])
+    check_picture(picture_of(file, output), [file], force=force)
     from bertpool.insight.plot import plot as draw
 
     path = draw(

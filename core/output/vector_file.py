@@ -17,19 +17,10 @@ from bertpool.errors import OutputError
 from bertpool.output.formats import FORMATS, OutputFormatName, format_of
 from bertpool.output.rows import Floats, Rows
 from bertpool.output.table import METADATA_KEY, StoredRows, is_vector
+from bertpool.output.vector_format import ARROW_FILE, CONTINUATION, NPY, find_format
 
 BATCH_ROWS = 4096  # of a piece of .npy
-MAGIC_PREFIX = np.lib.format.MAGIC_PREFIX
-ARROW_FILE = b"ARROW1"
-# Source: the Arrow columnar format, "IPC Streaming Format": a continuation, and a length.
-CONTINUATION = b"\xff" * 4
 END_OF_STREAM = CONTINUATION + bytes(4)
-MAGIC: dict[bytes, OutputFormatName] = {
-    b"PAR1": "parquet",
-    ARROW_FILE: "arrow",
-    CONTINUATION: "arrow",
-    MAGIC_PREFIX: "npy",
-}
 ONLY_TOKENS = "has token vectors and no pooled ones; embed the texts with --strategy mean, say"
 NOT_OURS = "no vectors of bertpool: it has no provenance"
 
@@ -128,10 +119,7 @@ def open_vectors(path: Path, format_name: OutputFormatName | None = None) -> Vec
         OutputError: it isn't there, or isn't one that bertpool wrote.
     """
     try:
-        name = format_name or format_of(path) or _format_by_bytes(path)
-        if name is None:
-            known = ", ".join(f".{one}" for one in FORMATS)
-            raise OutputError(f"{path}: unknown suffix; vectors are in {known}", usage=True)
+        name = format_name or find_format(path)
         schema = SCHEMAS[name](path)
         provenance = read_provenance(path, name)
     except OSError as error:
@@ -142,13 +130,6 @@ def open_vectors(path: Path, format_name: OutputFormatName | None = None) -> Vec
         reason = str(error).split("\n")[0]
         raise OutputError(f"{path}: can't be read: {reason}") from error
     return VectorFile(path, name, provenance, schema)
-
-
-def _format_by_bytes(path: Path) -> OutputFormatName | None:
-    """Tell the format of a file that was written under another suffix."""
-    with path.open("rb") as file:
-        head = file.read(8)
-    return next((name for magic, name in MAGIC.items() if head.startswith(magic)), None)
 
 
 def read_provenance(path: Path, format_name: OutputFormatName | None = None) -> dict[str, Any]:
@@ -180,7 +161,7 @@ def _vector_field(name: str, vectors: Floats) -> pa.Field:
 
 def _npy(path: Path) -> Floats:
     with path.open("rb") as file:
-        if file.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
+        if file.read(len(NPY)) != NPY:
             raise ValueError("not an .npy file")
     vectors: Floats = np.load(path, mmap_mode="r", allow_pickle=False)
     if vectors.ndim != 2 or vectors.dtype.kind != "f":

@@ -21,7 +21,8 @@ from bertpool.insight.figure import has_glyphs
 from bertpool.insight.map_html import draw as draw_html
 from bertpool.insight.map_png import draw as draw_png
 from bertpool.insight.map_png import shortened
-from bertpool.insight.plot import check_comparison_plot, plot, plot_comparison
+from bertpool.insight.picture_path import check_comparison_plot
+from bertpool.insight.plot import plot, plot_comparison
 from bertpool.insight.projection import Projection, pca
 from bertpool.insight.texts import Pairs
 from bertpool.insight.vector_map import VectorMap

@@ -9,7 +9,8 @@ import pytest
 import tiny_models
 from bertpool.errors import BertpoolError, ModelError, OutputError
 from bertpool.extraction import extract
-from bertpool.insight.verify import Verification, find_bounds, parse_sample, verify
+from bertpool.insight.sample import parse_sample
+from bertpool.insight.verify import Verification, find_bounds, verify
 from bertpool.merge import merge
 from changed_files import Vectors, change_provenance, change_vectors
 
