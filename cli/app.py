@@ -11,6 +11,7 @@ from bertpool.cli.messages import show, show_summary, start_logging, stderr
 REJECTED = 3  # the exit code of a run that is whole but for what it rejected
 ONLY_IN_THE_COMMAND = ("report", "dry_run", "quiet", "verbose")
 EPILOG = "Every option also reads BERTPOOL_<OPTION> from the environment."
+EPILOG_OF_OTHERS = "Options that mean the same in every command also read BERTPOOL_<OPTION>."
 
 app = typer.Typer(
     name="bertpool",
@@ -106,7 +107,7 @@ def embed(
         raise typer.Exit(REJECTED)
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=EPILOG_OF_OTHERS)
 def merge(
     parts: options.Parts,
     output: options.MergedOutput,
@@ -133,4 +134,4 @@ for command in (
     insight_files.search,
     insight_strategies.plot,
 ):
-    app.command(epilog=EPILOG)(command)
+    app.command(epilog=EPILOG_OF_OTHERS)(command)
