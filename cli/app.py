@@ -11,6 +11,7 @@ from bertpool.cli.messages import show, show_summary, start_logging, stderr
 REJECTED = 3  # the exit code of a run that is whole but for what it rejected
 ONLY_IN_THE_COMMAND = ("report", "dry_run", "quiet", "verbose")
 EPILOG = "Every option also reads BERTPOOL_<OPTION> from the environment."
+EPILOG_OF_OTHERS = "Options that mean the same in every command also read BERTPOOL_<OPTION>."
 
 app = typer.Typer(
     name="bertpool",
@@ -106,7 +107,7 @@ def embed(
         raise typer.Exit(REJECTED)
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=EPILOG_OF_OTHERS)
 def merge(
     parts: options.Parts,
     output: options.MergedOutput,
@@ -115,6 +116,9 @@ def merge(
 ) -> None:
     """Join the files of embed --shard to the file that one run would have written."""
     start_logging(quiet=quiet, verbose=False)
+    from bertpool.output.vector_format import check_vector_files
+
+    check_vector_files(parts)
     from bertpool.merge import merge as join
 
     rows = join(parts, output=output, force=force)
@@ -130,4 +134,4 @@ for command in (
     insight_files.search,
     insight_strategies.plot,
 ):
-    app.command(epilog=EPILOG)(command)
+    app.command(epilog=EPILOG_OF_OTHERS)(command)

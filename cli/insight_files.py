@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 def inspect(files: options.VectorFiles, json: options.Json = False) -> None:
     """Say what is in vector files; of several, whether their vectors may be compared."""
     start_logging(quiet=False, verbose=False)
-    from bertpool.cli.tables import show_rows
+    from bertpool.cli.tables import check_stdout, show_rows
+    from bertpool.output.vector_format import check_vector_files
+
+    check_stdout()
+    check_vector_files(files)
     from bertpool.insight.inspect import inspect_files
 
     found = inspect_files(files)
@@ -47,11 +51,17 @@ def verify(
 ) -> None:
     """Encode a sample of the texts again, each alone, and compare with the file's vectors."""
     start_logging(quiet=False, verbose=False)
-    from bertpool.cli.tables import show_rows
+    from bertpool.cli.tables import check_stdout, show_rows
+    from bertpool.insight.sample import parse_sample
+    from bertpool.output.vector_format import check_vector_files
+
+    check_stdout()
+    check_vector_files([file])
+    rows = parse_sample(sample)
     from bertpool.insight import verify as verifying
 
     found = verifying.verify(
-        file, inputs=inputs, model=model, sample=verifying.parse_sample(sample), seed=seed,
+        file, inputs=inputs, model=model, sample=rows, seed=seed,
         tolerance=tolerance, offline=offline, device=device, threads=threads,
     )  # fmt: skip
     content = {**asdict(found), "passed": found.passed}
@@ -75,7 +85,11 @@ def search(
 ) -> None:
     """Find the rows nearest to a text, or to each line of stdin, by cosine."""
     start_logging(quiet=False, verbose=False)
-    from bertpool.cli.tables import show_rows
+    from bertpool.cli.tables import check_stdout, show_rows
+    from bertpool.output.vector_format import check_vector_files
+
+    check_stdout()
+    check_vector_files([file])
     from bertpool.insight import search as searching
 
     queries = searching.read_queries(query)

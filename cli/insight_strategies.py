@@ -10,7 +10,7 @@ from bertpool.cli.messages import show, start_logging
 from bertpool.cli.options import option
 
 _LOOK = "What to look at"
-_RESULT = "Result"
+_RESULT = "Output"
 
 ExplainedText = Annotated[
     str | None,
@@ -20,7 +20,10 @@ ExplainedText = Annotated[
 ]
 InputFile = Annotated[
     str | None,
-    option("--input", help="Take the text from a file, see --row.", panel=_LOOK, metavar="FILE"),
+    option(
+        "--input", help="Take the text from a file, see --row.", panel=_LOOK, metavar="FILE",
+        variable=False,
+    ),
 ]
 Row = Annotated[
     int, option("--row", help="Which text of the input, from 0.", panel=_LOOK, metavar="N", min=0)
@@ -33,6 +36,7 @@ ExplainedStrategies = Annotated[
         panel=_LOOK,
         metavar="NAME",
         autocompletion=options.complete_strategy,
+        variable=False,
         show_default="cls,mean,max,attention",
     ),
 ]  # fmt: skip
@@ -40,7 +44,7 @@ OneLayer = Annotated[
     str,
     option(
         "--layer", help="Whose token vectors: 0 the embeddings, 1, ... or -1 the last; last-4.",
-        panel=_LOOK, metavar="K",
+        panel=_LOOK, metavar="K", variable=False,
     ),
 ]  # fmt: skip
 Head = Annotated[
@@ -71,12 +75,15 @@ ComparedStrategies = Annotated[
         panel=_LOOK,
         metavar="NAME",
         autocompletion=options.complete_strategy,
+        variable=False,
         show_default="cls,mean,max,mean_sqrt_len,attention,pooler, as far as there",
     ),
 ]  # fmt: skip
 Layers = Annotated[
     list[str],
-    option("--layer", help="One or several (-1,-2,last-4).", panel=_LOOK, metavar="K"),
+    option(
+        "--layer", help="One or several (-1,-2,last-4).", panel=_LOOK, metavar="K", variable=False
+    ),
 ]
 ComparisonPicture = Annotated[
     str | None,
@@ -84,20 +91,10 @@ ComparisonPicture = Annotated[
         "--plot", help="Draw cosines and agreement, .png or .html.", panel=_RESULT, metavar="FILE"
     ),
 ]
-VectorFile = Annotated[
-    str, typer.Argument(metavar="FILE", help="Vectors that embed wrote.", show_default=False)
-]
 Color = Annotated[
     str | None,
     option("--color", help="Column that colours the points.", panel=_LOOK, metavar="COLUMN"),
 ]
-VectorColumn = Annotated[
-    str | None,
-    option(
-        "--column", help="Of the vectors, where a file has several.", panel=_LOOK, metavar="NAME",
-        show_default="the first",
-    ),
-]  # fmt: skip
 Method = Annotated[
     Literal["pca", "umap"],
     option("--method", help="How many dimensions become two; umap is an extra.", panel=_LOOK),
@@ -105,17 +102,16 @@ Method = Annotated[
 Picture = Annotated[
     str | None,
     option(
-        "--output", "-o", help="Picture to write, .png or .html.", panel=_RESULT,
+        "--output", "-o", help="Picture to write, .png or .html.", panel=_RESULT, variable=False,
         show_default="the file's name with .png",
     ),
 ]  # fmt: skip
-Force = Annotated[bool, option("--force", help="Replace a picture.", panel=_RESULT)]
 Sample = Annotated[
     int,
-    option("--sample", help="Texts or rows at most, drawn evenly.", panel=_LOOK, min=3),
+    option(
+        "--sample", help="Texts or rows at most, drawn evenly.", panel=_LOOK, min=3, variable=False
+    ),
 ]
-Json = Annotated[bool, option("--json", help="Write JSON.", panel=_RESULT)]
-Quiet = Annotated[bool, option("--quiet", "-q", help="Show no notes.", panel=_RESULT)]
 
 
 # What a command hands on to the library as it was given.
@@ -140,19 +136,23 @@ def explain(
     exclude_special: options.ExcludeSpecial = False,
     max_length: options.MaxLength = None,
     prompt: options.Prompt = None,
-    json: Json = False,
-    quiet: Quiet = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Show the weight of each token of a text in each strategy's vector."""
     start_logging(quiet=quiet, verbose=False)
-    from bertpool.cli.insight_views import show_explanation
-    from bertpool.corpus import CorpusOptions
-    from bertpool.insight.explain import explain as weigh
+    from bertpool.cli.tables import check_stdout
+    from bertpool.corpus.options import CorpusOptions
     from bertpool.insight.texts import find_text
-    from bertpool.model import load
 
+    check_stdout()
     reading = CorpusOptions(input_format, text_column, encoding=encoding)
     chosen = find_text(text, input, row, reading)
+    # Not before: these take seconds, and what is wrong with the text needs none of them.
+    from bertpool.cli.insight_views import show_explanation
+    from bertpool.insight.explain import explain as weigh
+    from bertpool.model import load
+
     loaded = load(model, revision=revision, offline=offline)
     how = {name: context.params[name] for name in HOW_TO_EXPLAIN}
     show_explanation(weigh(loaded, chosen, strategy=strategy or None, **how), json=json)
@@ -176,22 +176,31 @@ def compare(
     max_length: options.MaxLength = None,
     prompt: options.Prompt = None,
     plot: ComparisonPicture = None,
-    force: Force = False,
-    json: Json = False,
-    quiet: Quiet = False,
+    force: options.Force = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Compare strategies on your own texts or labelled pairs, and say which to take."""
-    start_logging(quiet=quiet, verbose=False)
-    from bertpool.cli.insight_views import show_comparison
-    from bertpool.corpus import CorpusOptions
-    from bertpool.insight.compare import compare as measure
-    from bertpool.insight.plot import check_comparison_plot, plot_comparison
-    from bertpool.insight.texts import read_material
-    from bertpool.model import load
+    """Compare strategies on your own texts or labelled pairs, and say which to take.
 
+    With pairs, a difference to the best is called real where its 95% interval excludes 0. These
+    intervals hold for all differences of two strategies at once: of strategies that are all alike,
+    some 5% of samples of pairs show a real difference.
+    """
+    start_logging(quiet=quiet, verbose=False)
+    from bertpool.cli.tables import check_stdout
+    from bertpool.corpus.options import CorpusOptions
+    from bertpool.insight.picture_path import check_comparison_plot
+    from bertpool.insight.texts import read_material
+
+    check_stdout()
     check_comparison_plot(plot, [file], force=force)
     reading = CorpusOptions(input_format, text_column, pair_column, encoding=encoding)
     material = read_material(file, reading, label_column, sample)
+    from bertpool.cli.insight_views import show_comparison
+    from bertpool.insight.compare import compare as measure
+    from bertpool.insight.plot import plot_comparison
+    from bertpool.model import load
+
     loaded = load(model, revision=revision, offline=offline)
     how = {name: context.params[name] for name in HOW_TO_COMPARE}
     found = measure(loaded, material, strategy=strategy or None, **how)
@@ -200,17 +209,22 @@ def compare(
 
 
 def plot(
-    file: VectorFile,
+    file: options.VectorFile,
     color: Color = None,
-    column: VectorColumn = None,
+    column: options.Column = None,
     method: Method = "pca",
     sample: Sample = 20_000,
     output: Picture = None,
-    force: Force = False,
-    quiet: Quiet = False,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Draw a map of a vector file: its texts as points in the plane."""
     start_logging(quiet=quiet, verbose=False)
+    from bertpool.insight.picture_path import check_picture, picture_of
+    from bertpool.output.vector_format import check_vector_files
+
+    check_vector_files([file])
+    check_picture(picture_of(file, output), [file], force=force)
     from bertpool.insight.plot import plot as draw
 
     path = draw(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from bertpool.cli.charts import Cell, figures, show_json, show_line, show_table
+from bertpool.cli.tables import Cell, show_json, show_line, show_table
 from bertpool.insight.advice import advise, warn
 from bertpool.insight.comparison import Comparison, Contender
 from bertpool.insight.explain import Explanation, Token
@@ -110,6 +110,15 @@ def _token_json(explanation: Explanation, token: Token) -> dict[str, Any]:
         # Nine digits give a float32 back.
         weights={n: float(f"{w[token.position]:.9g}") for n, w in explanation.weights.items()},
     )
+
+
+def figures(**named: Any) -> dict[str, Any]:
+    """Round floats for JSON to 6 significant digits, and leave out what is None."""
+    return {
+        name: float(f"{value:.6g}") if isinstance(value, float) else value
+        for name, value in named.items()
+        if value is not None
+    }
 
 
 GEOMETRY = {

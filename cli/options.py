@@ -1,4 +1,4 @@
-"""The options, each defined once; all of them also read ``BERTPOOL_<OPTION>``."""
+"""The options, each defined once; most also read ``BERTPOOL_<OPTION>``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ import typer
 from bertpool.pooling.strategies import AUTO, STRATEGIES
 
 
-def option(*names: str, help: str, panel: str, **more: Any) -> Any:
-    """Make an option with its environment variable, in a panel of the help."""
+def option(*names: str, help: str, panel: str, variable: bool = True, **more: Any) -> Any:
+    """Make an option with its environment variable, in a panel of the help.
+
+    Without a ``variable`` are options that mean another thing than those of that name elsewhere:
+    what is set for one command mustn't break another.
+    """
     name = next(name for name in names if name.startswith("--")).split("/")[0]
-    envvar = "BERTPOOL_" + name.removeprefix("--").replace("-", "_").upper()
+    envvar = "BERTPOOL_" + name.removeprefix("--").replace("-", "_").upper() if variable else None
     return typer.Option(
         *names, help=help, rich_help_panel=panel, envvar=envvar, show_envvar=False, **more
     )
@@ -233,8 +237,11 @@ Parts = Annotated[
 ]
 MergedOutput = Annotated[
     str,
-    option("--output", "-o", help="File to write, of the shards' format.", panel=_OUTPUT),
-]
+    option(
+        "--output", "-o", help="File to write, of the shards' format.", panel=_OUTPUT,
+        variable=False,
+    ),
+]  # fmt: skip
 OutputFormat = Annotated[
     Literal["parquet", "npy", "arrow", "jsonl"] | None,
     option(
@@ -271,7 +278,9 @@ Verbose = Annotated[
 _SEARCH = "Search"
 _CHECK = "Check"
 
-VectorFile = Annotated[str, typer.Argument(metavar="FILE", help="Vectors that embed wrote.")]
+VectorFile = Annotated[
+    str, typer.Argument(metavar="FILE", help="Vectors that embed wrote.", show_default=False)
+]
 VectorFiles = Annotated[list[str], typer.Argument(metavar="FILE...", help="Vectors of embed.")]
 Query = Annotated[str, typer.Argument(metavar="QUERY", help="A text, or - for lines of stdin.")]
 Json = Annotated[bool, option("--json", help="Print JSON, one object a line.", panel=_OUTPUT)]
@@ -286,13 +295,16 @@ MadeFrom = Annotated[
     list[str],
     option(
         "--input", help="What the file was made from, where it holds no texts; repeatable.",
-        panel=_INPUT, metavar="INPUT",
+        panel=_INPUT, metavar="INPUT", variable=False,
     ),
 ]  # fmt: skip
 Sample = Annotated[
     str,
-    option("--sample", help="Rows to encode again, or all.", panel=_CHECK, metavar="N"),
-]
+    option(
+        "--sample", help="Rows to encode again, or all.", panel=_CHECK, metavar="N",
+        variable=False,
+    ),
+]  # fmt: skip
 Seed = Annotated[int, option("--seed", help="Of the choice of rows.", panel=_CHECK)]
 Tolerance = Annotated[
     float | None,
@@ -307,14 +319,14 @@ Top = Annotated[int, option("--top", "-k", help="Rows to find for each query.", 
 Column = Annotated[
     str | None,
     option(
-        "--column", help="Which vectors, where the file has several.", panel=_SEARCH,
+        "--column", help="Which vectors, where the file has several.", panel=_VECTORS,
         metavar="NAME", show_default="the first",
     ),
 ]  # fmt: skip
 QueryPrompt = Annotated[
     str | None,
     option(
-        "--prompt", help="Text put before every query.", panel=_SEARCH,
+        "--prompt", help="Text put before every query.", panel=_SEARCH, variable=False,
         show_default="the one that the file's texts had",
     ),
 ]  # fmt: skip

@@ -16,7 +16,14 @@ from bertpool.encoder.checkpoint import Checkpoint, find_checkpoint
 from bertpool.encoder.device import Dtype, check_device_name, find_device
 from bertpool.encoder.layers import parse_layers
 from bertpool.encoder.limits import LengthLimit, length_limit
-from bertpool.encoder.recipe import Named, Reading, Recipe, make_recipe, split_names
+from bertpool.encoder.recipe import (
+    TOKENS,
+    Named,
+    Reading,
+    Recipe,
+    make_recipe,
+    split_names,
+)
 from bertpool.encoder.threads import default_threads
 from bertpool.encoder.tokenized import tokenize
 from bertpool.encoder.tokenizer import load_tokenizer
@@ -82,8 +89,15 @@ class Model:
         of a tqdm bar will do. Token vectors are for files: see ``extract``.
 
         Raises:
-            BertpoolError: a subclass says what is wrong.
+            PoolingError: the strategy is ``tokens``, unknown, or not to be had.
+            BertpoolError: another subclass says what else is wrong.
         """
+        if TOKENS in split_names(strategy):
+            raise PoolingError(
+                "--strategy tokens: embed() gives a vector a text; bertpool.extract() writes token "
+                "vectors to a file",
+                usage=True,
+            )
         embedder = self.embedder(
             strategy=strategy,
             layer=layer,

@@ -54,6 +54,9 @@ def compare(
 ) -> Comparison:
     """Measure strategies side by side.
 
+    With pairs, each figure has a 95% bootstrap interval, and each difference to the best strategy
+    one that holds for all such differences at once; where that excludes 0, the difference is real.
+
     Args:
         model: loaded by :func:`bertpool.load`.
         texts: different texts, three or more, or labelled pairs.

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertpool.errors import OutputError
 from bertpool.insight import comparison_html, comparison_png, map_html, map_png
 from bertpool.insight.comparison import Comparison
 from bertpool.insight.extras import check_extra
+from bertpool.insight.picture_path import check_picture, picture_of
 from bertpool.insight.projection import check_method
 from bertpool.insight.vector_map import VectorMap, make_map
 from bertpool.output.atomic import write_atomic
-from bertpool.output.destination import check_target
 from bertpool.output.vector_file import open_vectors
 
 SAMPLE = 20_000  # points: more hide one another
@@ -61,8 +60,9 @@ def plot(
     Raises:
         BertpoolError: a subclass says what is wrong.
     """
-    path = Path(output) if output is not None else Path(file).with_suffix(".png")
-    picture = find_picture(path, [file], force=force)
+    path = picture_of(file, output)
+    check_picture(path, [file], force=force)
+    picture = PICTURES[path.suffix.lower()]
     if picture.needs_matplotlib:
         check_extra("plot", "matplotlib")
     check_method(method)
@@ -70,30 +70,6 @@ def plot(
                      sample=sample)  # fmt: skip
     write_atomic(path, picture.draw_map(drawn))
     return path
-
-
-def find_picture(path: Path, inputs: Sequence[str], *, force: bool) -> Picture:
-    """Choose the format of a picture by its suffix, and check that it may be written.
-
-    Raises:
-        OutputError: it may not, or has another suffix.
-    """
-    if path.suffix.lower() not in PICTURES:
-        known = ", ".join(PICTURES)
-        raise OutputError(f"{path}: unknown suffix; pictures are {known}", usage=True)
-    check_target(path, inputs, force=force)
-    return PICTURES[path.suffix.lower()]
-
-
-def check_comparison_plot(output: str | None, inputs: Sequence[str], *, force: bool) -> None:
-    """Check before anything is measured that a comparison may be drawn, where it is to be.
-
-    Raises:
-        BertpoolError: it may not, or matplotlib isn't installed.
-    """
-    if output is not None:
-        find_picture(Path(output), inputs, force=force)
-        check_extra("plot", "matplotlib")
 
 
 def plot_comparison(found: Comparison, output: str | None) -> None:

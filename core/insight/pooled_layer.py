@@ -10,6 +10,7 @@ from bertpool.encoder.checkpoint import Checkpoint
 from bertpool.encoder.layers import Layers, parse_layers
 from bertpool.encoder.limits import length_limit
 from bertpool.encoder.recipe import (
+    TOKENS,
     Column,
     Named,
     check_strategies,
@@ -18,7 +19,7 @@ from bertpool.encoder.recipe import (
     split_names,
     unavailable,
 )
-from bertpool.errors import ModelError
+from bertpool.errors import ModelError, PoolingError
 from bertpool.model import Model
 
 ALL_TOKENS = "all tokens"  # a column that makes the encoder give more than the first token
@@ -68,10 +69,13 @@ def choose_strategies(
     """List the strategies asked for, or those of the default ones that a layer has.
 
     Raises:
-        PoolingError: one is unknown.
+        PoolingError: one is unknown, or pools nothing.
     """
     if named is not None:
-        return check_strategies(named)
+        strategies = check_strategies(named)
+        if TOKENS in strategies:
+            raise PoolingError(f"--strategy {TOKENS}: pools nothing; leave it out", usage=True)
+        return strategies
     count = checkpoint.num_layers
     return tuple(name for name in default if unavailable(name, layers, count) is None)
 

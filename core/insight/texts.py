@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from bertpool.corpus import Corpus, CorpusOptions
 from bertpool.corpus.corpus import is_blank
+from bertpool.corpus.formats import COLUMN_CHECKS
 from bertpool.corpus.inputs import STDIN, check_inputs, printable_name
 from bertpool.corpus.options import DEFAULT_TEXT_COLUMN
 from bertpool.errors import CorpusError
@@ -118,6 +119,8 @@ def find_pair_columns(
 ) -> tuple[CorpusOptions, str] | None:
     """Find the columns of labelled pairs: those named, else usual ones, else None.
 
+    Usual ones are looked for in what can be read twice, and not in a pipe.
+
     Raises:
         CorpusError: a column that was named isn't there, or its company isn't named.
     """
@@ -126,7 +129,11 @@ def find_pair_columns(
         label = label_column or "label"
         check_inputs([name], dataclasses.replace(named, keep=(label,)))
         return named, label
-    if name == STDIN or options.text_column != DEFAULT_TEXT_COLUMN:
+    if options.text_column != DEFAULT_TEXT_COLUMN:
+        return None
+    if not (os.path.isfile(name) or os.path.isdir(name)):
+        if options.input_format in COLUMN_CHECKS:
+            _log.warning("%s: taken for texts; --pair-column says where pairs are", name)
         return None
     for text, pair, label in PAIR_COLUMNS:
         usual = dataclasses.replace(options, text_column=text, pair_column=pair)

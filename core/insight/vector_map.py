@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from bertpool.encoder.recipe import TOKENS
 from bertpool.errors import OutputError
 from bertpool.insight.colours import Colouring, colour_by
 from bertpool.insight.projection import METHODS, SEED, Projection
@@ -43,12 +44,13 @@ def make_map(
     name = _vector_column(file, column)
     if color is not None:
         _check_color(file, color)
-    if file.rows < 3:
-        raise OutputError(f"{file.path}: {file.rows} rows; a map needs three")
-    vectors, texts, values = _read(file, name, color, _chosen(file.rows, sample))
+    rows = file.count_rows()
+    if rows < 3:
+        raise OutputError(f"{file.path}: {rows} rows; a map needs three")
+    vectors, texts, values = _read(file, name, color, _chosen(rows, sample))
     return VectorMap(
         title=file.path.name,
-        subtitle=_subtitle(file, name, len(vectors)),
+        subtitle=_subtitle(file, name, len(vectors), rows),
         projection=METHODS[method].project(vectors),
         texts=texts,
         colouring=None if color is None else colour_by(color, values),
@@ -56,8 +58,9 @@ def make_map(
 
 
 def _vector_column(file: VectorFile, column: str | None) -> str:
+    """Choose the vectors: those of ``--column``, which may be an input's own, else pooled ones."""
     if column is None:
-        return file.columns[0]
+        return next(iter(file.recipe_columns().values()))
     if column not in file.columns:
         known = ", ".join(file.columns)
         raise OutputError(f"--column {column}: {file.path} has vectors in {known}", usage=True)
@@ -99,8 +102,9 @@ def _read(
     return np.concatenate(vectors), texts, values
 
 
-def _subtitle(file: VectorFile, column: str, shown: int) -> str:
+def _subtitle(file: VectorFile, column: str, shown: int, rows: int) -> str:
     made_by = file.provenance
-    strategy = "+".join(made_by["strategies"]) if len(file.columns) == 1 else column
-    of_all = "" if shown == file.rows else f", a sample of {file.rows:,}"
+    pooled = [name for name in made_by["strategies"] if name != TOKENS]
+    strategy = "+".join(pooled) if len(file.columns) == 1 else column
+    of_all = "" if shown == rows else f", a sample of {rows:,}"
     return f"{made_by['model']}, {strategy}: {shown:,} texts{of_all}"

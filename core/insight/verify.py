@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from bertpool.embedder import Embedder
 
 SAMPLE = 64  # rows
-EVERY_ROW = "all"
 # How far a value may be off, as a share of its vector's length, by the dtype that computed it.
 TOLERANCES = {"float32": 1e-5, "float16": 5e-3, "bfloat16": 3e-2}
 # And how far the length itself, as a share: finer, since the values' errors don't add up to one.
@@ -147,22 +146,6 @@ def verify(
     problems = (*provenance_problems(file, rows), *filter(None, map(_problem, checks)))
     sampled = len(texts.chosen)
     return Verification(str(path), rows, sampled, bounds.tolerance, checks, problems)
-
-
-def parse_sample(sample: str) -> int | None:
-    """Read a number of rows, or ``all``, which is None.
-
-    >>> parse_sample("64"), parse_sample("all")
-    (64, None)
-
-    Raises:
-        BertpoolError: it is neither.
-    """
-    if sample == EVERY_ROW:
-        return None
-    if not sample.isdecimal() or int(sample) < 1:
-        raise BertpoolError(f"--sample {sample}: give 1 or more, or {EVERY_ROW}", usage=True)
-    return int(sample)
 
 
 def _check_values(sample: int | None, tolerance: float | None) -> None:

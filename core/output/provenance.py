@@ -11,8 +11,9 @@ from typing import Any
 from bertpool.corpus.inputs import InputIdentity
 
 FORMAT_VERSION = 1
-# What provenance holds beside the settings, and the fingerprint isn't of.
-BESIDE_SETTINGS = ("format_version", "fingerprint", "inputs", "rows", "shard")
+# What provenance holds beside the settings, and the fingerprint isn't of. ``column`` is in the
+# sidecar of a file that holds one of several.
+BESIDE_SETTINGS = ("format_version", "fingerprint", "inputs", "rows", "shard", "column")
 
 
 @dataclass(frozen=True)

@@ -17,15 +17,14 @@ from bertpool.errors import OutputError
 from bertpool.output.formats import FORMATS, OutputFormatName, format_of
 from bertpool.output.rows import Floats, Rows
 from bertpool.output.table import METADATA_KEY, StoredRows, is_vector
+from bertpool.output.vector_format import ARROW_FILE, CONTINUATION, NPY, find_format
 
 BATCH_ROWS = 4096  # of a piece of .npy
-MAGIC_PREFIX = np.lib.format.MAGIC_PREFIX
-MAGIC: dict[bytes, OutputFormatName] = {
-    b"PAR1": "parquet",
-    b"ARROW1": "arrow",
-    MAGIC_PREFIX: "npy",
-}
+END_OF_STREAM = CONTINUATION + bytes(4)
+ONLY_TOKENS = "has token vectors and no pooled ones; embed the texts with --strategy mean, say"
 NOT_OURS = "no vectors of bertpool: it has no provenance"
+
+ArrowReader = pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader
 
 
 @dataclass(frozen=True)
@@ -51,26 +50,33 @@ class VectorFile:
 
     @property
     def rows(self) -> int:
-        """Return the number of rows."""
+        """Return the number of rows that the provenance states; what stdout got states none."""
         rows: int = self.provenance["rows"]
         return rows
 
     def recipe_columns(self) -> dict[str, str]:
-        """Map the recipe's columns to those of the file: ``.npy`` names one in the file's name.
+        """Map the recipe's columns to those of the file: the one that ``.npy`` holds is unnamed.
 
         Raises:
-            OutputError: it has none, or its name doesn't say which it holds.
+            OutputError: it has no pooled vectors, or nothing says which it holds.
         """
         made: list[str] = self.provenance["columns"]
+        if not made:
+            raise OutputError(f"{self.path}: {ONLY_TOKENS}", usage=True)
         if FORMATS[self.format_name].rows:
             found = {name: name for name in made if name in self.columns}
         else:
-            named = Path(self.path.stem).suffix.removeprefix(".")
-            found = {name: self.columns[0] for name in made if len(made) == 1 or name == named}
+            found = {name: self.columns[0] for name in made if name == self._only_column(made)}
         if not found:
             names = ", ".join(made)
-            raise OutputError(f"{self.path}: which of {names} it holds, its name doesn't say")
+            raise OutputError(f"{self.path}: which of {names} it holds, nothing says")
         return found
+
+    def _only_column(self, made: list[str]) -> str:
+        """Name the column that the file holds; before sidecars named it, only its own name did."""
+        if len(made) == 1:
+            return made[0]
+        return str(self.provenance.get("column") or Path(self.path.stem).suffix.removeprefix("."))
 
     def count_rows(self) -> int:
         """Count the rows that are there, whatever the provenance says.
@@ -113,10 +119,7 @@ def open_vectors(path: Path, format_name: OutputFormatName | None = None) -> Vec
         OutputError: it isn't there, or isn't one that bertpool wrote.
     """
     try:
-        name = format_name or format_of(path) or _format_by_bytes(path)
-        if name is None:
-            known = ", ".join(f".{one}" for one in FORMATS)
-            raise OutputError(f"{path}: unknown suffix; vectors are in {known}", usage=True)
+        name = format_name or find_format(path)
         schema = SCHEMAS[name](path)
         provenance = read_provenance(path, name)
     except OSError as error:
@@ -127,13 +130,6 @@ def open_vectors(path: Path, format_name: OutputFormatName | None = None) -> Vec
         reason = str(error).split("\n")[0]
         raise OutputError(f"{path}: can't be read: {reason}") from error
     return VectorFile(path, name, provenance, schema)
-
-
-def _format_by_bytes(path: Path) -> OutputFormatName | None:
-    """Tell the format of a file that was written under another suffix."""
-    with path.open("rb") as file:
-        head = file.read(8)
-    return next((name for magic, name in MAGIC.items() if head.startswith(magic)), None)
 
 
 def read_provenance(path: Path, format_name: OutputFormatName | None = None) -> dict[str, Any]:
@@ -165,7 +161,7 @@ def _vector_field(name: str, vectors: Floats) -> pa.Field:
 
 def _npy(path: Path) -> Floats:
     with path.open("rb") as file:
-        if file.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
+        if file.read(len(NPY)) != NPY:
             raise ValueError("not an .npy file")
     vectors: Floats = np.load(path, mmap_mode="r", allow_pickle=False)
     if vectors.ndim != 2 or vectors.dtype.kind != "f":
@@ -177,9 +173,26 @@ def _npy_schema(path: Path) -> pa.Schema:
     return pa.schema([_vector_field("embedding", _npy(path))])
 
 
+def _open_arrow(source: pa.NativeFile) -> ArrowReader:
+    """Open what Arrow wrote: a file, or a stream, as stdout gets it, which lacks the footer."""
+    if source.read(len(ARROW_FILE)) == ARROW_FILE:
+        return pa.ipc.open_file(source)
+    source.seek(max(0, source.size() - len(END_OF_STREAM)))
+    if source.read(len(END_OF_STREAM)) != END_OF_STREAM:
+        raise ValueError("no Arrow file, nor a whole stream")
+    source.seek(0)
+    return pa.ipc.open_stream(source)
+
+
+def _record_batches(reader: ArrowReader) -> Iterator[pa.RecordBatch]:
+    if isinstance(reader, pa.ipc.RecordBatchFileReader):
+        return (reader.get_batch(index) for index in range(reader.num_record_batches))
+    return iter(reader)
+
+
 def _arrow_schema(path: Path) -> pa.Schema:
     with pa.memory_map(os.fspath(path)) as source:
-        return pa.ipc.open_file(source).schema
+        return _open_arrow(source).schema
 
 
 def _jsonl_schema(path: Path) -> pa.Schema:
@@ -211,15 +224,13 @@ def _npy_batches(file: VectorFile, names: list[str]) -> Iterator[pa.Table]:
 
 def _arrow_batches(file: VectorFile, names: list[str]) -> Iterator[pa.Table]:
     with pa.OSFile(os.fspath(file.path)) as source:
-        reader = pa.ipc.open_file(source)
-        for index in range(reader.num_record_batches):
-            yield pa.Table.from_batches([reader.get_batch(index)]).select(names)
+        for batch in _record_batches(_open_arrow(source)):
+            yield pa.Table.from_batches([batch]).select(names)
 
 
 def _arrow_rows(file: VectorFile) -> int:
     with pa.memory_map(os.fspath(file.path)) as source:
-        reader = pa.ipc.open_file(source)
-        return sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
+        return sum(batch.num_rows for batch in _record_batches(_open_arrow(source)))
 
 
 COUNTS: dict[str, Callable[[VectorFile], int]] = {

@@ -77,6 +77,49 @@ def _read(screen: int) -> bytes:
         return b""
 
 
+@pytest.mark.parametrize("name", ["parquet", "arrow"])
+def test_what_stdout_got_is_a_file_like_any(
+    shell: Shell, bertpool: Bertpool, model: Path, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "in.txt").write_text("\n".join(TEXTS))
+    path = tmp_path / f"v.{name}"
+    command = f"bertpool embed in.txt -s mean -o - --output-format {name} > {path.name}"
+    assert shell(command, cwd=tmp_path).returncode == 0
+    commands = [
+        ("inspect", path),
+        ("verify", path),
+        ("search", path, "dog"),
+        ("plot", path, "-o", tmp_path / f"{name}.html"),
+    ]
+    for arguments in commands:
+        finished = bertpool(*arguments)
+        assert (finished.code, "error" in finished.err) == (0, False), arguments
+    assert "4 of 4 rows" in bertpool("verify", path).err
+
+
+OF_EMBED = {
+    "OUTPUT": "v.npy", "SAMPLE": "x", "STRATEGY": "tokens", "LAYER": "-1,-2", "PROMPT": "a: ",
+    "INPUT": "no-such.txt",
+}  # fmt: skip
+
+
+def test_variables_of_embed_leave_other_commands_alone(
+    bertpool: Bertpool, make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = make()
+    found = bertpool("search", path, "dog", "--json").out
+    for name, value in OF_EMBED.items():
+        monkeypatch.setenv(f"BERTPOOL_{name}", value)
+    assert bertpool("search", path, "dog", "--json").out == found
+    commands = [("verify", path), ("plot", path), ("explain", "dog"), ("compare", path.parent / "in.txt")]
+    for arguments in commands:
+        finished = bertpool(*arguments)
+        assert (finished.code, "error" in finished.err) == (0, False), arguments
+    assert (tmp_path / "v.png").is_file()
+    shard = bertpool("merge", path)
+    assert (shard.code, "--output" in shard.err) == (2, True)
+
+
 # inspect
 
 

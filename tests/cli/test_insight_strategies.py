@@ -62,6 +62,7 @@ def test_explain_reads_stdin(shell: Run, model: list[str], tmp_path: Path) -> No
         ([], "give a text"),
         (["cat", "--input", "a.txt"], "one of the two"),
         (["cat", "-s", "typo"], "--strategy typo: unknown"),
+        (["cat", "-s", "mean,tokens"], "--strategy tokens: pools nothing"),
         (["cat", "--layer", "9"], "--layer 9"),
         (["cat", "--head", "9"], "--head 9"),
         (["--input", "no-such.txt"], "no such file"),
@@ -122,6 +123,20 @@ def test_compare_writes_json(bertpool: Run, model: list[str], labelled: Path) ->
     assert content["advice"]
 
 
+@pytest.mark.parametrize("labels", ["1,0,1,0,1,0", "1,2,3,4,5,6"])
+def test_compare_writes_no_nan_where_cosines_are_constant(
+    bertpool: Run, tiny: Tiny, labelled: Path, labels: str
+) -> None:
+    header, *lines = labelled.read_text().splitlines()
+    rows = [line[:-1] + label for line, label in zip(lines, labels.split(","), strict=True)]
+    labelled.write_text("\n".join([header, *rows]))
+    options = ["--json", "-s", "cls,mean", "-m", tiny("tiny-zero")]
+    finished = bertpool("compare", labelled, *options)
+    assert finished.code == 0
+    assert json.loads(finished.out)["strategies"]["mean"]
+    assert "NaN" not in finished.out
+
+
 def test_compare_takes_a_corpus_without_labels(
     bertpool: Run, model: list[str], tmp_path: Path
 ) -> None:
@@ -150,6 +165,7 @@ def test_compare_names_the_layers_of_several(
         (["no-such.csv"], "no such file"),
         (["pairs.csv", "--label-column", "grade"], '"grade"'),
         (["pairs.csv", "-s", "typo"], "--strategy typo: unknown"),
+        (["pairs.csv", "-s", "tokens,mean"], "--strategy tokens: pools nothing"),
         (["pairs.csv", "--layer", "9"], "--layer 9"),
     ],
 )
@@ -244,6 +260,16 @@ def test_plot_refuses_what_it_cannot_do(
     finished = bertpool("plot", *arguments)
     assert finished.code == 2
     assert said in finished.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["explain cat", "explain cat --json", "compare a", "inspect a", "verify a", "search a cat"],
+)
+def test_a_closed_stdout_is_refused(shell: Run, tmp_path: Path, command: str) -> None:
+    finished = shell(f"bertpool {command} >&-", cwd=tmp_path)
+    assert finished.returncode == 2
+    assert finished.stderr == "error: stdout is closed\n"
 
 
 @pytest.mark.parametrize("command", ["explain", "compare", "plot"])

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from bertpool.encoder.checkpoint import find_checkpoint
-from bertpool.errors import ModelError
+from bertpool.errors import ModelError, PoolingError
 from bertpool.extraction import extract
 from bertpool.model import Model, find_maker, recipe_of
 from embedding import embed
@@ -49,6 +49,14 @@ def test_several_columns_come_by_name(model: Model) -> None:
     vectors = model.embed(TEXTS, strategy="cls,mean")
     assert isinstance(vectors, dict)
     assert list(vectors) == ["cls", "mean"]
+
+
+@pytest.mark.parametrize("strategy", ["tokens", "tokens,mean", ["mean", "tokens"]])
+def test_token_vectors_are_refused_and_what_writes_them_named(
+    model: Model, strategy: str | list[str]
+) -> None:
+    with pytest.raises(PoolingError, match="extract"):
+        model.embed(TEXTS, strategy=strategy)
 
 
 def test_no_texts_give_no_rows(model: Model) -> None:

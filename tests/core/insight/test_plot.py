@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bertpool.errors import BertpoolError, OutputError
+from bertpool.extraction import extract
 from bertpool.insight.colours import OKABE_ITO, OTHER, Categories, Numbers, colour_by
 from bertpool.insight.compare import compare
 from bertpool.insight.comparison import Comparison
@@ -20,7 +21,8 @@ from bertpool.insight.figure import has_glyphs
 from bertpool.insight.map_html import draw as draw_html
 from bertpool.insight.map_png import draw as draw_png
 from bertpool.insight.map_png import shortened
-from bertpool.insight.plot import check_comparison_plot, plot, plot_comparison
+from bertpool.insight.picture_path import check_comparison_plot
+from bertpool.insight.plot import plot, plot_comparison
 from bertpool.insight.projection import Projection, pca
 from bertpool.insight.texts import Pairs
 from bertpool.insight.vector_map import VectorMap
@@ -348,6 +350,20 @@ def test_what_cannot_be_drawn_is_refused(
     monkeypatch.chdir(vectors.parent)
     with pytest.raises(OutputError, match=said):
         plot(str(vectors), **options)
+
+
+def test_of_token_vectors_there_is_no_map_but_of_the_pooled_ones_beside(
+    tiny: Tiny, tmp_path: Path
+) -> None:
+    (tmp_path / "in.txt").write_text("cat\ndog two\nhouse\n")
+    source, model = [str(tmp_path / "in.txt")], str(tiny("tiny-bert"))
+    both, only = (str(tmp_path / name) for name in ("both.parquet", "only.parquet"))
+    extract(source, output=both, strategy="tokens,mean", model=model)
+    assert plot(both).is_file()
+    extract(source, output=only, strategy="tokens", model=model)
+    with pytest.raises(OutputError, match="has token vectors and no pooled ones") as caught:
+        plot(only)
+    assert caught.value.exit_code == 2
 
 
 def without(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:

@@ -94,6 +94,31 @@ def test_equal_strategies_are_not_apart() -> None:
     assert not found["other"].clearly_behind
 
 
+@pytest.mark.parametrize("strategies", [2, 6])
+@pytest.mark.parametrize("labels", [BINARY, SCORES], ids=["binary", "scores"])
+def test_among_equal_strategies_hardly_any_is_called_behind(
+    labels: np.ndarray, strategies: int
+) -> None:
+    binary = labels is BINARY
+    wrong = 0
+    for seed in range(100):
+        generator = np.random.default_rng(seed)
+        # Texts, which all strategies share, are as much of the noise as what sets them apart.
+        shared = labels / labels.max() + generator.normal(0, 0.5, 60)
+        cosines = {str(i): shared + generator.normal(0, 0.5, 60) for i in range(strategies)}
+        found = separate(cosines, labels, binary=binary, resamples=200)
+        wrong += any(one.clearly_behind for one in found.values())
+    assert wrong <= 8  # of 100, where 5 are expected; more than 8 come by chance in 6%
+
+
+def test_cosines_that_are_all_equal_have_no_correlation_and_no_nan() -> None:
+    cosines = {"constant": np.ones(60), "good": noisy(SCORES, 0.1, 1)}
+    found = separate(cosines, SCORES, binary=False, resamples=100)
+    assert found["constant"].figures["spearman"] == Estimate(0.0, 0.0, 0.0)
+    assert found["constant"].clearly_behind
+    assert np.isfinite(found["constant"].behind.low)
+
+
 def test_scores_have_a_rank_correlation_and_no_gap() -> None:
     found = separate({"one": noisy(SCORES, 0.3, 1)}, SCORES, binary=False, resamples=100)
     assert set(found["one"].figures) == {"spearman"}

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -110,3 +112,18 @@ def test_too_few_texts_are_an_error(tmp_path: Path) -> None:
 
 def test_a_text_is_taken_as_it_is_given() -> None:
     assert find_text("  the cat ", None, 0, PLAIN) == "  the cat "
+
+
+def test_a_pipe_is_not_read_for_columns_to_guess(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("bertpool").propagate = True
+    pipe = str(tmp_path / "pipe")
+    os.mkfifo(pipe)
+    rows = "\n".join(["sentence1,text,pair,label", *(f"x,{row}" for row in ROWS)])
+    writer = threading.Thread(target=lambda: Path(pipe).write_text(rows))
+    writer.start()
+    found = read_material(pipe, CorpusOptions("csv"), None, 10)
+    writer.join()
+    assert found == ["a", "c", "e", "g"]
+    assert "--pair-column says where pairs are" in caplog.text

@@ -9,7 +9,8 @@ import pytest
 import tiny_models
 from bertpool.errors import BertpoolError, ModelError, OutputError
 from bertpool.extraction import extract
-from bertpool.insight.verify import Verification, find_bounds, parse_sample, verify
+from bertpool.insight.sample import parse_sample
+from bertpool.insight.verify import Verification, find_bounds, verify
 from bertpool.merge import merge
 from changed_files import Vectors, change_provenance, change_vectors
 
@@ -215,6 +216,17 @@ def test_a_tolerance_of_ones_own_replaces_that_of_the_dtype(make: Make, check: C
     assert not check(path, tolerance=1e-3).passed
 
 
+def test_of_token_vectors_the_pooled_ones_beside_are_checked_or_none(
+    make: Make, check: Check
+) -> None:
+    found = check(make(strategy="tokens,mean"))
+    assert found.passed, found.problems
+    assert [one.column for one in found.columns] == ["embedding"]
+    with pytest.raises(OutputError, match="has token vectors and no pooled ones") as caught:
+        check(make(strategy="tokens"))
+    assert caught.value.exit_code == 2
+
+
 # Texts from the inputs
 
 
@@ -272,13 +284,33 @@ def test_each_npy_of_several_columns_is_compared_with_its_own(
     make("v.npy", strategy=["mean", "cls"])
     inputs = [str(tmp_path / "in.txt")]
     mean, cls = tmp_path / "v.mean.npy", tmp_path / "v.cls.npy"
-    assert check(mean, inputs=inputs).columns[0].column == "mean"
+    found = check(mean, inputs=inputs)
+    assert found.passed, found.problems
+    assert found.columns[0].column == "mean"
     mean.write_bytes(cls.read_bytes())
     assert not check(mean, inputs=inputs).passed
-    for path in (mean, mean.with_name("v.mean.npy.json")):
-        path.rename(tmp_path / path.name.replace("v.mean", "other"))
+
+
+def test_a_renamed_npy_of_several_columns_is_known_by_its_sidecar(
+    make: Make, check: Check, tmp_path: Path
+) -> None:
+    make("v.npy", strategy=["mean", "cls"])
+    for suffix in (".npy", ".npy.json"):
+        (tmp_path / f"v.cls{suffix}").rename(tmp_path / f"other{suffix}")
+    found = check(tmp_path / "other.npy", inputs=[str(tmp_path / "in.txt")])
+    assert found.passed, found.problems
+    assert [one.column for one in found.columns] == ["cls"]
+
+
+def test_an_npy_of_several_columns_that_nothing_names_is_refused(
+    make: Make, check: Check, tmp_path: Path
+) -> None:
+    make("v.npy", strategy=["mean", "cls"])
+    for suffix in (".npy", ".npy.json"):
+        (tmp_path / f"v.cls{suffix}").rename(tmp_path / f"other{suffix}")
+    change_provenance(tmp_path / "other.npy", column=None)
     with pytest.raises(OutputError, match=r"other\.npy: which of mean, cls it holds"):
-        check(tmp_path / "other.npy", inputs=inputs)
+        check(tmp_path / "other.npy", inputs=[str(tmp_path / "in.txt")])
 
 
 def test_another_input_is_refused(make: Make, check: Check, tmp_path: Path) -> None:

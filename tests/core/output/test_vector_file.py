@@ -211,12 +211,31 @@ def test_a_table_that_another_program_wrote_is_refused(
     refusal(path)
 
 
-def test_an_arrow_stream_under_the_suffix_of_a_file_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "v.arrow"
-    table = make_rows(3).table(output_schema(LAYOUT, provenance_json(SETTINGS, [], 3)))
-    with path.open("wb") as stream, pa.ipc.new_stream(stream, table.schema) as writer:
-        writer.write_table(table)
-    assert "can't be read" in refusal(path)
+def write_stream(path: Path, rows: EmbeddedRows) -> Path:
+    """Write rows as stdout gets them under `--output-format arrow`."""
+    schema = output_schema(LAYOUT, provenance_json(SETTINGS, None, None))
+    with path.open("wb") as stream, pa.ipc.new_stream(stream, schema) as writer:
+        for start in range(0, len(rows), 40):
+            writer.write_table(rows.table(schema).slice(start, 40))
+    return path
+
+
+@pytest.mark.parametrize("name", ["v.arrow", "v.txt"])
+def test_an_arrow_stream_reads_back(tmp_path: Path, name: str) -> None:
+    rows = make_rows(100)
+    path = write_stream(tmp_path / name, rows)
+    file = open_vectors(path)
+    assert (file.format_name, file.count_rows()) == ("arrow", 100)
+    assert [len(table) for table in file.batches(["id"])] == [40, 40, 20]
+    np.testing.assert_array_equal(vectors_of(path), rows.vectors["embedding"])
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
+def test_a_truncated_arrow_stream_is_refused(tmp_path: Path, share: float) -> None:
+    path = write_stream(tmp_path / "v.arrow", make_rows(100))
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * share)])
+    assert "can't be read: no Arrow file, nor a whole stream" in refusal(path)
 
 
 def test_a_column_that_is_not_there_is_an_error_of_one_line(tmp_path: Path) -> None:

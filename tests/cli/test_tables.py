@@ -3,8 +3,8 @@ from __future__ import annotations
 import io
 
 import pytest
-from bertpool.cli import charts
-from bertpool.cli.charts import Cell, bar, show_table
+from bertpool.cli import tables
+from bertpool.cli.tables import Cell, bar, show_json, show_table
 from rich.console import Console
 
 HEADERS = ["token", "mean", "max", "attention", "mean_sqrt_len", "last"]
@@ -21,7 +21,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch, width: int, *, colours: bool = 
         file=stream, force_terminal=True, width=width, no_color=not colours, markup=False,
         color_system="truecolor", legacy_windows=False,
     )  # fmt: skip
-    monkeypatch.setattr(charts, "stdout", console)
+    monkeypatch.setattr(tables, "stdout", console)
     show_table("weights", HEADERS, ROWS)
     return stream.getvalue()
 
@@ -69,3 +69,11 @@ def test_control_characters_are_escaped(capsys: pytest.CaptureFixture[str]) -> N
 )
 def test_a_bar_is_as_long_as_its_share(share: float, drawn: str) -> None:
     assert bar(share, 4) == drawn
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_json_has_null_where_a_number_is_not_finite(
+    capsys: pytest.CaptureFixture[str], value: float
+) -> None:
+    show_json({"a": [1.5, value], "b": {"c": value}})
+    assert capsys.readouterr().out == '{"a": [1.5, null], "b": {"c": null}}\n'
