@@ -135,7 +135,7 @@ def _find_finished(plan: Plan, noted: Sequence[Shard]) -> Report | None:
     if not plan.options.resume:
         return None
     settings = plan.settings()
-    # A run that is going on stands for what is at the path: its own, or what it was told to replace.
+    # What is at the path is such a run's own, or what it was told to replace.
     going_on = bool(noted)
     finished = find_finished(plan, settings, None, None, going_on=going_on, replaces=going_on)
     return None if finished is None else finished_report(plan, settings, finished)
