@@ -48,24 +48,43 @@ def find_finished(
     Raises:
         OutputError: a file is there that this command wouldn't write.
     """
-    targets = plan.destination.targets
-    there = [target.path for target in targets if target.path.exists()]
-    if not there or (going_on and (replaces or not _all_there(plan))):
+    there = [target.path for target in plan.destination.targets if target.path.exists()]
+    all_there = _all_there(plan)
+    read_once = Corpus(plan.options.inputs, plan.options.corpus).size is None
+    # A pipe is used up by the comparison: not while there is still something to do with it.
+    if not there or (going_on and (not all_there or (replaces and read_once))):
         return None
-    if len(there) < len(targets) and Corpus(plan.options.inputs, plan.options.corpus).size is None:
+    if not all_there and read_once:
         raise OutputError(f"{there[0]}: exists; pass --force to replace it")
     inputs = _read_all(plan) if inputs is None else inputs
-    for path in there:
-        made = _provenance(path, plan)
-        expected = json.loads(provenance_json(settings, inputs, made["rows"], row_range))
-        if difference := first_difference(made, expected):
-            raise OutputError(
-                f"{path}: exists, and was made with {difference}; pass --force to replace it"
-            )
-    if len(there) < len(targets):
+    try:
+        rows = [_check_made(path, plan, settings, inputs, row_range) for path in there]
+    except OutputError:
+        if going_on and replaces:
+            return None
+        raise
+    if len(there) < len(plan.destination.targets):
         return None
     rejected = count_rejects(plan.destination.rejects)
-    return FinishedRun(_counts(there[0], plan, made["rows"]), rejected)
+    return FinishedRun(_counts(there[0], plan, rows[0]), rejected)
+
+
+def _check_made(
+    path: Path,
+    plan: Plan,
+    settings: Settings,
+    inputs: Sequence[InputIdentity],
+    row_range: RowRange | None,
+) -> int:
+    """Check that a file is what this run would write; return its number of rows."""
+    made = _provenance(path, plan)
+    expected = json.loads(provenance_json(settings, inputs, made["rows"], row_range))
+    if difference := first_difference(made, expected):
+        raise OutputError(
+            f"{path}: exists, and was made with {difference}; pass --force to replace it"
+        )
+    rows: int = made["rows"]
+    return rows
 
 
 def _all_there(plan: Plan) -> bool:

@@ -514,3 +514,32 @@ def test_an_empty_input_gives_an_empty_output_in_every_format(
     assert (tmp_path / "v.jsonl").read_bytes() == b""
     embed(notes, tmp_path / "v.arrow")
     assert pa.ipc.open_file(tmp_path / "v.arrow").read_all().num_rows == 0
+
+
+def test_a_forced_run_that_was_killed_goes_on_though_an_older_output_is_there(
+    tmp_path: Path, notes: Path, embed: Embed
+) -> None:
+    output = tmp_path / "v.parquet"
+    embed(notes, output)
+    whole = files(output)
+    older = tmp_path / "older.txt"
+    older.write_text("another text\n")
+    output.unlink()
+    embed(older, output)
+    with pytest.raises(Stopped):
+        embed(notes, output, force=True, on_progress=stop_after(2))
+    embed(notes, output, resume=True)
+    assert files(output) == whole
+
+
+def test_an_older_output_is_not_replaced_by_a_run_that_was_not_told_to(
+    tmp_path: Path, notes: Path, embed: Embed
+) -> None:
+    output, older = tmp_path / "v.parquet", tmp_path / "older.txt"
+    older.write_text("another text\n")
+    with pytest.raises(Stopped):
+        embed(notes, output, on_progress=stop_after(2))
+    embed(older, tmp_path / "other.parquet")
+    (tmp_path / "other.parquet").rename(output)
+    with pytest.raises(OutputError, match="another input"):
+        embed(notes, output, resume=True)
