@@ -21,7 +21,10 @@ ExplainedText = Annotated[
 InputFile = Annotated[
     str | None,
     option(
-        "--input", help="Take the text from a file, see --row.", panel=_LOOK, metavar="FILE",
+        "--input",
+        help="Take the text from a file, see --row.",
+        panel=_LOOK,
+        metavar="FILE",
         variable=False,
     ),
 ]

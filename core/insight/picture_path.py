@@ -24,9 +24,7 @@ def check_picture(path: Path, inputs: Sequence[str], *, force: bool) -> None:
         OutputError: it hasn't, or may not.
     """
     if path.suffix.lower() not in SUFFIXES:
-        raise OutputError(
-            f"{path}: unknown suffix; pictures are {', '.join(SUFFIXES)}", usage=True
-        )
+        raise OutputError(f"{path}: unknown suffix; pictures are {', '.join(SUFFIXES)}", usage=True)
     check_target(path, inputs, force=force)
 
 

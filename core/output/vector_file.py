@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ END_OF_STREAM = CONTINUATION + bytes(4)
 ONLY_TOKENS = "has token vectors and no pooled ones; embed the texts with --strategy mean, say"
 NOT_OURS = "no vectors of bertpool: it has no provenance"
 
-ArrowReader = pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader
+ArrowReader: TypeAlias = "pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader"
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,12 @@ def test_variables_of_embed_leave_other_commands_alone(
     for name, value in OF_EMBED.items():
         monkeypatch.setenv(f"BERTPOOL_{name}", value)
     assert bertpool("search", path, "dog", "--json").out == found
-    commands = [("verify", path), ("plot", path), ("explain", "dog"), ("compare", path.parent / "in.txt")]
+    commands = [
+        ("verify", path),
+        ("plot", path),
+        ("explain", "dog"),
+        ("compare", path.parent / "in.txt"),
+    ]
     for arguments in commands:
         finished = bertpool(*arguments)
         assert (finished.code, "error" in finished.err) == (0, False), arguments
