@@ -11,6 +11,7 @@ import pytest
 import torch
 from bertpool.embedder import Embedder, Memory
 from bertpool.encoder.encoder import Encoder
+from bertpool.encoder.layers import Layers
 from bertpool.encoder.tokenizer import TokenizedText
 from bertpool.errors import TextTooLarge
 from bertpool.pooling import TokenEmbeddings
@@ -55,7 +56,7 @@ class SmallMemory:
     def slots(self, texts: Sequence[TokenizedText]) -> int:
         return self.inner.slots(texts)
 
-    def encode(self, texts: Sequence[TokenizedText]) -> Iterator[TokenEmbeddings]:
+    def encode(self, texts: Sequence[TokenizedText]) -> Iterator[tuple[Layers, TokenEmbeddings]]:
         if self.slots(texts) > self.most:
             self.failed.append(self.slots(texts))
             raise self.error

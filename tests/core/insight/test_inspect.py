@@ -49,7 +49,7 @@ def test_lengths_are_those_of_the_vectors(make: Make) -> None:
     lengths = np.linalg.norm(np.load(path), axis=1)
     (vectors,) = facts(path).vectors
     found = (vectors.norm_min, vectors.norm_mean, vectors.norm_max)
-    np.testing.assert_allclose(found, (lengths.min(), lengths.mean(), lengths.max()), rtol=1e-6)
+    assert found == pytest.approx((lengths.min(), lengths.mean(), lengths.max()), rel=1e-6)
 
 
 def test_zero_and_non_finite_rows_are_counted_and_lengths_are_of_the_finite(make: Make) -> None:

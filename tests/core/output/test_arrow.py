@@ -120,9 +120,9 @@ def test_polars_reads_vectors_and_kept_columns(tmp_path: Path) -> None:
 def test_pandas_reads_vectors_and_kept_columns(tmp_path: Path) -> None:
     layout, rows = replace(LAYOUT, extra=KEPT.schema), make_rows(3, extra=KEPT)
     frame = pd.read_feather(write(tmp_path / "f.arrow", layout, rows))
-    np.testing.assert_array_equal(np.stack(frame["embedding"]), rows.vectors["embedding"])
+    np.testing.assert_array_equal(np.stack(frame["embedding"].tolist()), rows.vectors["embedding"])
     assert frame["string"].isna().tolist() == [False, True, False]
-    assert frame["time"][0] == pd.Timestamp("2024-02-29 12:30")
+    assert frame["time"].tolist()[0] == pd.Timestamp("2024-02-29 12:30")
 
 
 def test_duckdb_reads_vectors_and_kept_columns(tmp_path: Path) -> None:
