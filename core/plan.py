@@ -216,6 +216,10 @@ def _check_together(options: Options, shard: Shard | None) -> None:
             "stdin (-) is read once, and shards read their inputs each: name files",
         ),
         (shard is not None and options.output == STDOUT, "--shard: name a file with --output"),
+        (
+            (ray or shard is not None) and _format_name(options) == "jsonl",
+            "shards of .jsonl couldn't be merged; write .parquet, .arrow or .npy",
+        ),
     )
     for contradicts, message in contradictions:
         if contradicts:

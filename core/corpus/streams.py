@@ -31,6 +31,8 @@ BINARY = {
     rb"PK\x03\x04": ("a zip archive", "unpack it first"),
     rb"PAR1\x15": ("Parquet", "pass --input-format parquet"),
     rb"\x93NUMPY": ("a .npy array", "bertpool reads text"),
+    rb"(?s:.{257})ustar": ("a tar archive", "unpack it first"),
+    rb"%PDF-1": ("a PDF", "extract its text first"),
 }
 TWICE = {
     pattern: (f"{name}-compressed twice", "decompress it first")

@@ -107,8 +107,8 @@ def _name_point(axes: Any, point: Any, y: float, name: str, *, right: bool) -> N
 
 def _drawable(texts: list[str], place: int) -> str:
     """Shorten a text; one in a script that the font lacks goes by its row."""
-    name = shortened(texts[place])
-    return name if has_glyphs(name) else f"row {place + 1}"
+    name = shortened(texts[place]) if texts else ""  # .npy holds no texts
+    return name if name and has_glyphs(name) else f"row {place + 1}"
 
 
 def shortened(text: str, length: int = NAME_LENGTH) -> str:

@@ -48,6 +48,8 @@ def make_map(
     if rows < 3:
         raise OutputError(f"{file.path}: {rows} rows; a map needs three")
     vectors, texts, values = _read(file, name, color, _chosen(rows, sample))
+    if not np.isfinite(vectors).all():
+        raise OutputError(f"{file.path}: holds vectors that aren't finite; see bertpool inspect")
     return VectorMap(
         title=file.path.name,
         subtitle=_subtitle(file, name, len(vectors), rows),

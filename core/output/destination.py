@@ -196,7 +196,8 @@ def _beside(inputs: Sequence[str]) -> Path:
         what = "stdin" if STDIN in inputs else "several inputs"
         raise OutputError(f"{what}: say where the vectors go with --output", usage=True)
     path = Path(os.path.normpath(inputs[0]))
-    if path.name in ("", ".."):
+    # A pipe's name (/dev/stdin, /dev/fd/63) is no place for vectors.
+    if path.name in ("", "..") or (path.exists() and not (path.is_file() or path.is_dir())):
         raise OutputError(f"{path}: say where the vectors go with --output", usage=True)
     if path.is_dir():
         return path.with_name(path.name + ".parquet")

@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -33,6 +34,10 @@ LOCK = "lock"
 MANIFEST = "manifest.json"
 SHARDS = "shards.json"  # how many shards a run on Ray has, which are files beside the folder
 SUFFIX = ".arrow"
+# Names of what a run puts into its folder; anything else there is somebody's.
+OWN = re.compile(
+    r"lock|manifest\.json|shards\.json|[0-9]{6,}\.arrow|.*\.new|.*\.joined|\..*\.partial"
+)
 REPLACES = "replaces"  # key of the manifest: the run was told to replace what is there
 DIGEST_KEY, COUNTS_KEY, ROWS_KEY = b"window", b"counts", b"rows"
 
@@ -85,6 +90,7 @@ class PartedOutput:
     def _take_folder(self, *, resume: bool, force: bool) -> list[Path]:
         """Lock the folder and return the parts in it that this run may use."""
         with mapped_errors(self.folder), contextlib.ExitStack() as refused:
+            self._check_own()
             self._take_lock()
             refused.callback(self._let_go)
             found = self._clean_up()
@@ -242,6 +248,24 @@ class PartedOutput:
 
     def _part(self, index: int) -> Path:
         return self.folder / f"{index:06d}{SUFFIX}"
+
+    def _check_own(self) -> None:
+        """Refuse a folder that holds what no run of bertpool has put there.
+
+        Raises:
+            OutputError: it is another's, or no folder at all.
+        """
+        folder, strange = self.folder, []
+        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+            strange = [folder]
+        else:
+            with contextlib.suppress(FileNotFoundError):  # not there, or just removed
+                strange = [file for file in folder.iterdir() if not OWN.fullmatch(file.name)]
+        if strange:
+            raise OutputError(
+                f"{strange[0]}: isn't bertpool's, which needs {folder} for its own; move it away",
+                usage=True,
+            )
 
     def _clean_up(self) -> list[Path]:
         """Remove what a killed run left half written; return the parts."""

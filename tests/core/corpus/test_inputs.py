@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bertpool.corpus import Corpus
 from bertpool.corpus.inputs import SHOWN_PROBLEMS, check_inputs
 from bertpool.corpus.options import CorpusOptions
 from bertpool.errors import CorpusError
@@ -222,3 +223,15 @@ def test_a_link_to_a_directory_is_noted_as_not_followed(
     with caplog.at_level(logging.WARNING, logger="bertpool"):
         check_inputs([str(tmp_path)])
     assert caplog.messages == [f"{tmp_path}/loop: a link to a directory, not followed"]
+
+
+@pytest.mark.parametrize(
+    ("head", "what"), [(b"a.txt".ljust(257, b"\0") + b"ustar\x0000", "tar"), (b"%PDF-1.7\n", "PDF")]
+)
+def test_an_archive_of_files_or_a_pdf_is_refused_by_name(
+    tmp_path: Path, head: bytes, what: str
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(head + b"\0" * 512)
+    with pytest.raises(CorpusError, match=what):
+        list(Corpus([str(path)], CorpusOptions()).windows())

@@ -541,3 +541,24 @@ def test_dates_beyond_pythons_can_be_hashed() -> None:
 
 def test_progress_through_the_inputs_is_no_part_of_the_hash() -> None:
     assert window_digest(replace(WINDOW, bytes_read=99)) == window_digest(WINDOW)
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "folder of another's"])
+@pytest.mark.parametrize("force", [False, True])
+def test_what_is_not_bertpools_is_refused_and_left_alone(
+    path: Path, tmp_path: Path, kind: str, force: bool
+) -> None:
+    folder, other = path.with_name(path.name + ".partial"), tmp_path / "other"
+    other.mkdir()
+    (other / "keep").write_text("mine")
+    if kind == "file":
+        folder.write_text("mine")
+    elif kind == "link":
+        folder.symlink_to(other)
+    else:
+        other.rename(folder)
+    with pytest.raises(OutputError, match="isn't bertpool's") as caught, opened(path, force=force):
+        pass
+    assert caught.value.exit_code == 2
+    kept = {"file": folder, "link": other / "keep", "folder of another's": folder / "keep"}[kind]
+    assert kept.read_text() == "mine"
