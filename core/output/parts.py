@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -256,10 +257,10 @@ class PartedOutput:
             OutputError: it is another's, or no folder at all.
         """
         folder, strange = self.folder, []
-        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-            strange = [folder]
-        else:
-            with contextlib.suppress(FileNotFoundError):  # not there, or just removed
+        with contextlib.suppress(FileNotFoundError):  # not there, or just removed by its run
+            if not stat.S_ISDIR(folder.lstat().st_mode):
+                strange = [folder]
+            else:
                 strange = [file for file in folder.iterdir() if not OWN.fullmatch(file.name)]
         if strange:
             raise OutputError(
