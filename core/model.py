@@ -98,6 +98,8 @@ class Model:
                 "vectors to a file",
                 usage=True,
             )
+        if isinstance(texts, str):
+            raise TypeError(f"texts: a list of texts wanted, not the one text {texts[:40]!r}")
         embedder = self.embedder(
             strategy=strategy,
             layer=layer,

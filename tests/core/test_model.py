@@ -59,6 +59,11 @@ def test_token_vectors_are_refused_and_what_writes_them_named(
         model.embed(TEXTS, strategy=strategy)
 
 
+def test_one_text_for_a_list_of_texts_is_refused(model: Model) -> None:
+    with pytest.raises(TypeError, match="a list of texts wanted"):
+        model.embed("hello")
+
+
 def test_no_texts_give_no_rows(model: Model) -> None:
     assert np.asarray(model.embed([])).shape == (0, 32)
 
