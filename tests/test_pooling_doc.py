@@ -123,7 +123,7 @@ def test_every_strategy_is_defined_and_its_windows_are_explained(name: str) -> N
 
 def test_the_picture_is_drawn_by_its_command(bertpool: Callable[..., Any], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    (script,) = [content for language, content in BLOCKS if language == "sh"]
+    (script,) = [text for language, text in BLOCKS if language == "sh" and "weights.py" in text]
     command, _, drawing = script.replace("\\\n", "").partition("|")
     explained = bertpool(*shlex.split(command)[1:]).out
     assert set(json.loads(explained)["strategies"]) == set(STRATEGIES)

@@ -425,11 +425,11 @@ def test_pairs_are_encoded_as_transformers_does(
 def test_the_sample_pairs_give_the_vectors_of_transformers(
     embed: Embed, tiny: Tiny, tmp_path: Path
 ) -> None:
-    columns = ("--text-column", "text_a", "--pair-column", "text_b", "--keep", "label")
+    columns = ("--pair-column", "pair", "--keep", "label")
     ran = embed(SAMPLES / "pairs.csv", *columns)
     with (SAMPLES / "pairs.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    pairs = [(row["text_a"], row["text_b"]) for row in rows]
+    pairs = [(row["text"], row["pair"]) for row in rows]
     np.testing.assert_allclose(ran.vectors, pair_vectors(tiny("tiny-bert"), pairs), atol=1e-5)
     assert ran.column("label") == [row["label"] for row in rows]
 
