@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bertpool.corpus.formats import COMPRESSION_SUFFIXES
 from bertpool.corpus.inputs import STDIN
 from bertpool.errors import OutputError
 from bertpool.output.atomic import resolved
@@ -16,7 +17,6 @@ from bertpool.output.formats import FORMATS, OutputFormat, OutputFormatName, for
 from bertpool.sharding import Shard
 
 STDOUT = "-"
-COMPRESSION_SUFFIXES = (".gz", ".zst", ".bz2", ".xz")
 LONGEST_NAME = 255  # bytes, on nearly every file system
 
 
