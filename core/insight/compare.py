@@ -23,13 +23,14 @@ from bertpool.insight.pooled_layer import (
     load_layer,
     only_layer,
 )
+from bertpool.insight.sample import draw_rows
 from bertpool.insight.similarity import (
     RESAMPLES,
     cosine_of_pairs,
     main_statistic,
     separate,
 )
-from bertpool.insight.texts import SEED, Pairs
+from bertpool.insight.texts import Pairs
 from bertpool.model import Model, embed_all
 
 DEFAULT_STRATEGIES = ("cls", "mean", "max", "mean_sqrt_len", "attention", "pooler")
@@ -84,7 +85,7 @@ def compare(
         pooled |= _pool(model.checkpoint, loaded, distinct, several=several)
         if share is None and "attention" in loaded.strategies:
             share = special_share(loaded, distinct[:WEIGHED_TEXTS], "attention")
-    unlabelled = _unlabelled(model.checkpoint.name, pooled, _sampled(len(distinct), sample))
+    unlabelled = _unlabelled(model.checkpoint.name, pooled, draw_rows(len(distinct), sample))
     found = replace(unlabelled, special_share=share)
     if pairs is None:
         return found
@@ -131,13 +132,6 @@ def _pool(
         )
         for name in loaded.strategies
     }
-
-
-def _sampled(count: int, most: int) -> npt.NDArray[np.int64]:
-    """Draw which texts' geometry is measured, in order."""
-    if count <= most:
-        return np.arange(count)
-    return np.sort(np.random.default_rng(SEED).choice(count, most, replace=False))
 
 
 def _unlabelled(

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from bertpool.insight.extras import check_extra
+from bertpool.insight.sample import SEED
 
 Floats = npt.NDArray[np.float64]
 Vectors = npt.NDArray[np.floating]
-
-SEED = 0
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from bertpool.insight.extras import check_extra
+from bertpool.insight.sample import SEED
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
 RESAMPLES = 2000
 INTERVAL = (2.5, 97.5)  # percentiles: 95% of the resamples lie between
-SEED = 0
 VALUES_AT_ONCE = 1 << 22  # of an array (resamples, pairs), 32 MiB
 TIE = 1e-9  # figures closer than this differ by rounding alone
 

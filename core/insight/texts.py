@@ -17,6 +17,7 @@ from bertpool.corpus.formats import COLUMN_CHECKS
 from bertpool.corpus.inputs import STDIN, check_inputs, printable_name
 from bertpool.corpus.options import DEFAULT_TEXT_COLUMN
 from bertpool.errors import CorpusError
+from bertpool.insight.sample import SEED
 
 # Names that files of pairs give to the two texts and the label; the first that fits is taken.
 PAIR_COLUMNS = (
@@ -31,7 +32,6 @@ PAIR_COLUMNS = (
     ("text1", "text2", "score"),
     ("question1", "question2", "is_duplicate"),
 )
-SEED = 0
 
 _log = logging.getLogger("bertpool")
 

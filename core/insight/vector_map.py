@@ -9,7 +9,8 @@ import numpy.typing as npt
 from bertpool.encoder.recipe import TOKENS
 from bertpool.errors import OutputError
 from bertpool.insight.colours import Colouring, colour_by
-from bertpool.insight.projection import METHODS, SEED, Projection
+from bertpool.insight.projection import METHODS, Projection
+from bertpool.insight.sample import draw_rows
 from bertpool.output.table import table_vectors
 from bertpool.output.vector_file import VectorFile
 
@@ -47,7 +48,7 @@ def make_map(
     rows = file.count_rows()
     if rows < 3:
         raise OutputError(f"{file.path}: {rows} rows; a map needs three")
-    vectors, texts, values = _read(file, name, color, _chosen(rows, sample))
+    vectors, texts, values = _read(file, name, color, draw_rows(rows, sample))
     if not np.isfinite(vectors).all():
         raise OutputError(f"{file.path}: holds vectors that aren't finite; see bertpool inspect")
     return VectorMap(
@@ -74,13 +75,6 @@ def _check_color(file: VectorFile, color: str) -> None:
     if color not in known:
         others = ", ".join(known) or "none"
         raise OutputError(f"--color {color}: {file.path} has the columns {others}", usage=True)
-
-
-def _chosen(rows: int, most: int) -> npt.NDArray[np.int64]:
-    """Draw which rows are shown, in order."""
-    if rows <= most:
-        return np.arange(rows)
-    return np.sort(np.random.default_rng(SEED).choice(rows, most, replace=False))
 
 
 def _read(
