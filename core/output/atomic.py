@@ -92,13 +92,22 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         OutputError: it can't be written.
     """
     with mapped_errors(path):
-        file = AtomicFile(path)
-        try:
-            file.stream.write(content.encode() if isinstance(content, str) else content)
-            file.finish()
-            file.commit()
-        finally:
-            file.discard()
+        put_whole(path, content.encode() if isinstance(content, str) else content)
+
+
+def put_whole(path: Path, content: bytes) -> None:
+    """Put a small file at a path, whole or not at all.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    file = AtomicFile(path)
+    try:
+        file.stream.write(content)
+        file.finish()
+        file.commit()
+    finally:
+        file.discard()
 
 
 @contextlib.contextmanager

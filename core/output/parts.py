@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from bertpool.errors import Interrupted, Kept, OutputError
-from bertpool.output.atomic import mapped_errors
+from bertpool.output.atomic import mapped_errors, put_whole
 from bertpool.output.destination import Destination
 from bertpool.output.finished import write_output
 from bertpool.output.provenance import Settings, first_difference
@@ -127,7 +127,7 @@ class PartedOutput:
             if not manifest.exists():
                 about = {"fingerprint": settings.fingerprint(), REPLACES: self.replaces}
                 content = {**about, **asdict(settings)}
-                _write_whole(manifest, json.dumps(content, sort_keys=True, indent=1).encode())
+                put_whole(manifest, json.dumps(content, sort_keys=True, indent=1).encode())
                 return
             made_with = _read_manifest(manifest)
         difference = first_difference(made_with, json.loads(json.dumps(asdict(settings))))
@@ -362,12 +362,3 @@ def _read_manifest(manifest: Path) -> dict[str, Any]:
     except ValueError as error:
         raise OutputError(f"{manifest}: broken; pass --force to start afresh") from error
     return content
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    temporary = path.with_suffix(".new")
-    with temporary.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
