@@ -85,7 +85,6 @@ def embed(
     """Embed texts: one vector a text, written to Parquet, .npy, Arrow or JSON lines."""
     start_logging(quiet=quiet, verbose=verbose)
     # Here, not at the top: --help and usage errors need none of it.
-    from bertpool.cli.forecasts import show_forecast
     from bertpool.cli.progress import shown_progress
     from bertpool.cli.reports import check_report, write_report
     from bertpool.options import Options
@@ -96,6 +95,8 @@ def embed(
     plan = make_plan(Options(**asked | {"inputs": inputs or []}))
     check_report(report, plan)
     if dry_run:
+        from bertpool.cli.forecasts import show_forecast
+
         write_report(report, show_forecast(plan, quiet=quiet))
         return
     with shown_progress(stderr, quiet=quiet) as on_progress:

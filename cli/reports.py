@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from bertpool.errors import OutputError
-from bertpool.forecast import Forecast
 from bertpool.output.atomic import mapped_errors, write_atomic
 from bertpool.output.destination import STDOUT, check_target
 from bertpool.plan import Plan
 from bertpool.report import Report
+
+if TYPE_CHECKING:
+    from bertpool.forecast import Forecast
 
 
 def check_report(report: str | None, plan: Plan) -> None:
