@@ -11,30 +11,17 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import faults
 import pytest
-
-NOBODY = 65534
 
 StdinOf = Callable[[int], AbstractContextManager[None]]
 WrittenBeside = Callable[..., AbstractContextManager[None]]
 
 
-@contextlib.contextmanager
-def _without_privilege() -> Iterator[None]:
-    if os.geteuid() != 0:
-        yield
-        return
-    os.setresuid(NOBODY, NOBODY, 0)
-    try:
-        yield
-    finally:
-        os.setresuid(0, 0, 0)
-
-
 @pytest.fixture
 def without_privilege() -> Callable[[], AbstractContextManager[None]]:
     """Run a block as a user whom file permissions bind; root may read and write everything."""
-    return _without_privilege
+    return faults.without_privilege
 
 
 @contextlib.contextmanager

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import transformers as hf
 from bertpool.encoder.checkpoint import find_checkpoint
-from bertpool.encoder.limits import LengthLimit, length_limit
+from bertpool.encoder.limits import LengthLimit
 from bertpool.encoder.recipe import Reading
-from bertpool.encoder.tokenizer import Tokenizer, load_tokenizer
+from bertpool.encoder.tokenizer import load_tokenizer
 from bertpool.errors import ModelError
 from embedding import embed
 from tiny_models import WORDS, sentences
+from tokenizers_of_models import own_tokenizer, tokenizer_of
 
 Tiny = Callable[[str], Path]
 
@@ -30,19 +31,6 @@ ODD_TEXTS = [
     "\u4e2d\u6587 \u65e5\u672c\u8a9e", "\U0001f600 cat\U0001f600", "a" * 300, "  cat  one ",
     "\ud7ff\ufffd", "cat\none", "cat\u2028one", "##ing", "\u2581cat", "\u0120cat",
 ]  # fmt: skip
-
-
-def tokenizer_of(directory: Path, max_length: int | None = None, **reading: Any) -> Tokenizer:
-    checkpoint = find_checkpoint(str(directory))
-    return load_tokenizer(checkpoint, length_limit(checkpoint, max_length), Reading(**reading))
-
-
-def own_tokenizer(directory: Path) -> Any:
-    """Load the model's own tokenizer, with the padding that its file may carry reset."""
-    own = hf.AutoTokenizer.from_pretrained(directory)
-    if own.is_fast:
-        own.backend_tokenizer.no_padding()
-    return own
 
 
 def copied(directory: Path, tmp_path: Path, **tokenizer_config: object) -> Path:

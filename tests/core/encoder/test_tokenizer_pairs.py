@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 import transformers as hf
 from bertpool.encoder.checkpoint import find_checkpoint
-from bertpool.encoder.limits import LengthLimit, length_limit
+from bertpool.encoder.limits import LengthLimit
 from bertpool.encoder.recipe import Reading
 from bertpool.encoder.tokenized import tokenize
 from bertpool.encoder.tokenizer import Tokenizer, load_tokenizer
 from bertpool.encoder.tokenizer_pairs import longest_first
 from bertpool.errors import ModelError
 from tiny_models import WORDS, sentences
+from tokenizers_of_models import own_tokenizer, tokenizer_of
 
 Tiny = Callable[[str], Path]
 
@@ -32,19 +33,6 @@ ODD_TEXTS = [
 ODD_PAIRS = [(first, second) for first in ODD_TEXTS for second in ODD_TEXTS]
 LENGTHS = [(a, b) for a in (0, 1, 2, 5, 6, 7, 24) for b in (0, 1, 2, 5, 6, 7, 24)]
 LONG_AND_SHORT = [(" ".join(WORDS[:a]), " ".join(WORDS[30 : 30 + b])) for a, b in LENGTHS]
-
-
-def tokenizer_of(directory: Path, max_length: int | None = None, **reading: Any) -> Tokenizer:
-    checkpoint = find_checkpoint(str(directory))
-    return load_tokenizer(checkpoint, length_limit(checkpoint, max_length), Reading(**reading))
-
-
-def own_tokenizer(directory: Path) -> Any:
-    """Load the model's own tokenizer, with the padding that its file may carry reset."""
-    own = hf.AutoTokenizer.from_pretrained(directory)
-    if own.is_fast:
-        own.backend_tokenizer.no_padding()
-    return own
 
 
 def by_transformers(own: Any, pairs: list[tuple[str, str]], limit: int) -> Any:
