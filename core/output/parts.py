@@ -226,10 +226,11 @@ class PartedOutput:
         if self._lock is None:
             return
         with contextlib.suppress(OSError):
-            for file in self.folder.iterdir():
-                if file.name != LOCK:
-                    file.unlink()
-            (self.folder / LOCK).unlink()
+            # The last window first: a run that is killed here leaves the first ones, as any other.
+            for part in reversed(self._clean_up()):
+                part.unlink()
+            for name in (SHARDS, MANIFEST, LOCK):
+                (self.folder / name).unlink(missing_ok=True)
             self.folder.rmdir()
         self._let_go()
 

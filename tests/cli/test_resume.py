@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -44,8 +45,11 @@ def names_in(folder: Path) -> list[str]:
 
 def parts_in(folder: Path) -> dict[str, tuple[int, int]]:
     """Return the finished windows, with what would change if one were written again."""
-    found = {path.name: path.stat() for path in folder.glob("*.partial/*.arrow")}
-    return {name: (stat.st_ino, stat.st_mtime_ns) for name, stat in sorted(found.items())}
+    found = {}
+    for path in sorted(folder.glob("*.partial/*.arrow")):
+        with contextlib.suppress(FileNotFoundError):  # the run has just finished, and removes them
+            found[path.name] = (path.stat().st_ino, path.stat().st_mtime_ns)
+    return found
 
 
 # Small windows, in this process

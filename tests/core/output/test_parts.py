@@ -243,6 +243,25 @@ def test_windows_of_a_run_that_replaces_say_so_to_the_run_that_goes_on(path: Pat
         assert output.replaces
 
 
+def test_a_folder_that_is_removed_loses_its_last_windows_first(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = leave_parts(path)
+    unlink, removed = Path.unlink, []
+
+    def noted(self: Path, missing_ok: bool = False) -> None:
+        removed.append(self.name)
+        unlink(self, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", noted)
+    with opened(path, resume=True) as output:
+        output.remove()
+    assert [name for name in removed if name != "shards.json"] == [
+        "000001.arrow", "000000.arrow", "manifest.json", "lock",
+    ]  # fmt: skip
+    assert not folder.exists()
+
+
 @pytest.mark.parametrize("damage", ["empty", "half", "other", "no metadata"])
 def test_a_broken_part_is_refused_by_name(path: Path, damage: str) -> None:
     folder = leave_parts(path)
